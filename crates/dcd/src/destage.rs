@@ -222,7 +222,10 @@ impl Engine {
         if last && (*touched | fingerprint.unknown) != 0 {
             let anew = *touched | fingerprint.unknown;
             // What cannot be read now stays unknown, and is no reason not to go on.
-            match fingerprint.refresh(anew, &*self.data).await {
+            let len = self.payload.borrow().data.len;
+            match fingerprint.refresh(anew, &*self.data, len).await {
+                // Of a volume that became longer meanwhile, the end was another one.
+                Ok(()) if self.payload.borrow().data.len != len => {}
                 Ok(()) => self.payload.borrow_mut().fingerprint = fingerprint,
                 Err(error) => tracing::debug!(%error, "no fingerprint of the data device's ends"),
             }

@@ -21,7 +21,7 @@ pub(crate) struct Engine {
     pub(crate) rt: Rt,
     pub(crate) log: Log,
     pub(crate) data: Rc<dyn Device>,
-    pub(crate) geometry: Geometry,
+    geometry: Cell<Geometry>,
     pub(crate) options: AttachOptions,
     pub(crate) map: RefCell<Map>,
     /// Turns on home ranges, in sectors (I6).
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) past_log: RefCell<PastLog>,
     /// Held while the data device flushes.
     pub(crate) flushing: Rc<Lock>,
+    /// Held while the volume takes the length of its data device.
+    pub(crate) resizing: Rc<Lock>,
     /// What the devices fail to do.
     pub(crate) faults: RefCell<Faults>,
     /// What home refuses, and is kept in the log.
@@ -133,6 +135,7 @@ impl Engine {
         // Of the size it was made with, on whatever device or kernel it is now.
         let block_size = payload.block_size;
         let geometry = Geometry {
+            len: payload.data.len,
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
             volatile: options.acknowledge < Acknowledge::Write,
@@ -150,7 +153,7 @@ impl Engine {
             rt,
             log,
             data,
-            geometry,
+            geometry: Cell::new(geometry),
             options,
             map: RefCell::new(map),
             home: Rc::default(),
@@ -163,12 +166,24 @@ impl Engine {
             speed: RefCell::new(Speed::new()),
             past_log: RefCell::default(),
             flushing: Rc::default(),
+            resizing: Rc::default(),
             faults: RefCell::default(),
             refused: RefCell::default(),
             rescue: RefCell::default(),
             witness: None,
             signals: Signals::default(),
         }
+    }
+
+    /// The volume as its users see it.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry.get()
+    }
+
+    /// The volume is `len` bytes long from here on.
+    pub(crate) fn set_len(&self, len: u64) {
+        let geometry = self.geometry.get();
+        self.geometry.set(Geometry { len, ..geometry });
     }
 
     /// Begins a user's request.

@@ -58,14 +58,22 @@ impl Fingerprint {
         (0..BLOCKS).filter(touches).map(|n| 1 << n).sum()
     }
 
+    /// The blocks at the end of a device, one bit each: another end has other ones.
+    pub(crate) const END: u64 = ALL & !((1 << HEAD) - 1);
+
+    /// The bytes of a device of `len` bytes that those blocks are in.
+    pub(crate) fn end_of(len: u64) -> Range<u64> {
+        len.saturating_sub(TAIL as u64 * BLOCK)..len
+    }
+
     /// Takes the checksums of the blocks in `which` anew from the device: each end by one read, since
-    /// attaching and stopping wait for it, and a slow device answers few requests.
+    /// attaching and stopping wait for it, and a slow device answers few requests. The volume is the
+    /// device's first `len` bytes.
     ///
     /// # Errors
     /// The device's.
-    pub async fn refresh(&mut self, which: u64, data: &dyn Device) -> Result<()> {
+    pub async fn refresh(&mut self, which: u64, data: &dyn Device, len: u64) -> Result<()> {
         for end in [0..HEAD, HEAD..BLOCKS] {
-            let len = data.geometry().len;
             let chosen = end.filter(|n| which >> n & 1 == 1);
             let blocks: Vec<_> = chosen.filter_map(|n| Some((n, place(n, len)?))).collect();
             if self.take_blocks(&blocks, data).await.is_ok() {
@@ -98,28 +106,26 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// The fingerprint of a device as it is.
+    /// The fingerprint of a device's first `len` bytes as they are.
     ///
     /// # Errors
     /// The device's.
-    pub async fn take(data: &dyn Device) -> Result<Fingerprint> {
+    pub async fn take(data: &dyn Device, len: u64) -> Result<Fingerprint> {
         let mut fingerprint = Fingerprint::default();
-        fingerprint.refresh(ALL, data).await?;
+        fingerprint.refresh(ALL, data, len).await?;
         Ok(fingerprint)
     }
 
-    /// The first byte at which the device is known to differ from this fingerprint.
+    /// The first byte at which the device's first `len` bytes are known to differ from this fingerprint of so many.
     ///
     /// # Errors
     /// The device's.
-    pub async fn mismatch(&self, data: &dyn Device) -> Result<Option<u64>> {
-        let now = Fingerprint::take(data).await?;
+    pub async fn mismatch(&self, data: &dyn Device, len: u64) -> Result<Option<u64>> {
+        let now = Fingerprint::take(data, len).await?;
         let known = !(self.unknown | now.unknown);
         let differs = |n: &usize| known >> n & 1 == 1 && self.crcs[*n] != now.crcs[*n];
         let first = (0..BLOCKS).find(differs);
-        Ok(first
-            .and_then(|n| place(n, data.geometry().len))
-            .map(|block| block.start))
+        Ok(first.and_then(|n| place(n, len)).map(|block| block.start))
     }
 }
 
@@ -134,6 +140,8 @@ mod tests {
 
     use super::*;
 
+    const LEN: u64 = 1 << 20;
+
     fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> T {
         Executor::new(Rc::new(VirtualTime::new())).block_on(future)
     }
@@ -141,33 +149,39 @@ mod tests {
     #[test]
     fn a_change_at_either_end_is_seen_and_one_in_the_middle_is_not() {
         run(async {
-            let device = RamDevice::new(1 << 20, 512);
-            let fingerprint = Fingerprint::take(&device).await.unwrap();
+            let device = RamDevice::new(LEN, 512);
+            let fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
             device.poke(500 << 10, &[1]);
-            assert_eq!(fingerprint.mismatch(&device).await.unwrap(), None);
-            device.poke((1 << 20) - 1, &[1]);
+            assert_eq!(fingerprint.mismatch(&device, LEN).await.unwrap(), None);
+            device.poke((LEN) - 1, &[1]);
             assert_eq!(
-                fingerprint.mismatch(&device).await.unwrap(),
-                Some((1 << 20) - 4096)
+                fingerprint.mismatch(&device, LEN).await.unwrap(),
+                Some((LEN) - 4096)
             );
             device.poke(5000, &[1]);
-            assert_eq!(fingerprint.mismatch(&device).await.unwrap(), Some(4096));
+            assert_eq!(
+                fingerprint.mismatch(&device, LEN).await.unwrap(),
+                Some(4096)
+            );
         });
     }
 
     #[test]
     fn a_block_marked_unknown_may_change() {
         run(async {
-            let device = RamDevice::new(1 << 20, 512);
-            let mut fingerprint = Fingerprint::take(&device).await.unwrap();
-            let touched = Fingerprint::touched(&(4000..5000), 1 << 20);
+            let device = RamDevice::new(LEN, 512);
+            let mut fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
+            let touched = Fingerprint::touched(&(4000..5000), LEN);
             assert_eq!(touched, 0b11);
             fingerprint.unknown |= touched;
             device.poke(4500, &[1]);
-            assert_eq!(fingerprint.mismatch(&device).await.unwrap(), None);
-            fingerprint.refresh(touched, &device).await.unwrap();
+            assert_eq!(fingerprint.mismatch(&device, LEN).await.unwrap(), None);
+            fingerprint.refresh(touched, &device, LEN).await.unwrap();
             device.poke(4500, &[2]);
-            assert_eq!(fingerprint.mismatch(&device).await.unwrap(), Some(4096));
+            assert_eq!(
+                fingerprint.mismatch(&device, LEN).await.unwrap(),
+                Some(4096)
+            );
         });
     }
 
@@ -176,13 +190,26 @@ mod tests {
         run(async {
             for len in [512, 4096, 4608, 70 << 10, 200 << 10, (300 << 10) + 512] {
                 let device = RamDevice::new(len, 512);
-                let fingerprint = Fingerprint::take(&device).await.unwrap();
-                assert_eq!(fingerprint.mismatch(&device).await.unwrap(), None);
+                let fingerprint = Fingerprint::take(&device, len).await.unwrap();
+                assert_eq!(fingerprint.mismatch(&device, len).await.unwrap(), None);
                 device.poke(len - 1, &[1]);
-                assert!(fingerprint.mismatch(&device).await.unwrap().is_some());
+                assert!(fingerprint.mismatch(&device, len).await.unwrap().is_some());
                 device.poke(0, &[1]);
-                assert_eq!(fingerprint.mismatch(&device).await.unwrap(), Some(0));
+                assert_eq!(fingerprint.mismatch(&device, len).await.unwrap(), Some(0));
             }
+        });
+    }
+
+    #[test]
+    fn of_a_device_that_grew_the_part_that_was_there_before_can_be_compared() {
+        run(async {
+            let device = RamDevice::new(2 * LEN, 512);
+            let fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
+            device.poke(2 * LEN - 1, &[1]);
+            assert_eq!(fingerprint.mismatch(&device, LEN).await.unwrap(), None);
+            device.poke(LEN - 1, &[1]);
+            let end = Some(LEN - 4096);
+            assert_eq!(fingerprint.mismatch(&device, LEN).await.unwrap(), end);
         });
     }
 
@@ -210,8 +237,8 @@ mod tests {
     #[test]
     fn each_end_is_read_at_once() {
         run(async {
-            let picky = Tap::new(RamDevice::new(1 << 20, 512), Picky::default());
-            Fingerprint::take(&picky).await.unwrap();
+            let picky = Tap::new(RamDevice::new(LEN, 512), Picky::default());
+            Fingerprint::take(&picky, LEN).await.unwrap();
             assert_eq!(picky.reads.get(), 2);
         });
     }
@@ -225,10 +252,10 @@ mod tests {
                 bad,
                 ..Picky::default()
             };
-            let picky = Tap::new(RamDevice::new(1 << 20, 512), hooks);
-            fingerprint.refresh(0b101, &picky).await.unwrap();
+            let picky = Tap::new(RamDevice::new(LEN, 512), hooks);
+            fingerprint.refresh(0b101, &picky, LEN).await.unwrap();
             assert_eq!(fingerprint.unknown, ALL & !0b101);
-            fingerprint.refresh(0b111, &picky).await.unwrap_err();
+            fingerprint.refresh(0b111, &picky, LEN).await.unwrap_err();
         });
     }
 }

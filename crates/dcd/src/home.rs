@@ -365,7 +365,7 @@ impl Engine {
         &self,
         ranges: impl Iterator<Item = Range<u64>>,
     ) -> Result<u64, forebay_log::LogError> {
-        let len = self.geometry.len;
+        let len = self.geometry().len;
         let bytes = ranges.map(|s| s.start * SECTOR_BYTES..s.end * SECTOR_BYTES);
         let touched = bytes.fold(0, |all, range| all | Fingerprint::touched(&range, len));
         let known = touched & !self.payload.borrow().fingerprint.unknown;

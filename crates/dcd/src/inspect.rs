@@ -11,9 +11,11 @@ use forebay_log::{
 use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
+use crate::error::AttachError;
 use crate::format::{DataIdentity, Payload};
 use crate::map::{Map, Piece};
-use crate::recover::{AttachError, VolumeInfo, apply, fits, info, judge};
+use crate::pairing::judge;
+use crate::recover::{VolumeInfo, apply, fits, info};
 use crate::salvage::{SalvageReport, salvageable};
 
 /// The most that is read at once while checking, in bytes.
@@ -63,6 +65,8 @@ pub struct CheckReport {
     /// Ranges of the volume, in bytes (first, length), whose newest data is damaged, or cannot be
     /// applied because of damage before it.
     pub damaged_ranges: Vec<(u64, u64)>,
+    /// Bytes of the data device behind the volume's end, which the next attach adds to the volume.
+    pub grown_bytes: u64,
     /// Of a log that was given up and with which something was lost: what of that can be read now. None
     /// if that cannot be told, for a reason that is among the problems.
     pub salvage: Option<SalvageReport>,
@@ -175,13 +179,8 @@ pub async fn check(
         let bytes = |(start, sectors): &(Sector, u64)| (start.bytes(), sectors * SECTOR_BYTES);
         unapplied.extend(damage.later.iter().map(bytes));
     }
-    if let Some((data, identity)) = &data {
-        match judge(&payload, superblock.clean, &**data, identity, false).await {
-            Ok(_) => {}
-            Err(AttachError::Device(error)) => return Err(error.into()),
-            Err(error) => problems.push(error.to_string()),
-        }
-    }
+    let pair = data.as_ref().map(|(data, identity)| (&**data, identity));
+    let grown_bytes = check_pair(&superblock, &payload, pair, &mut problems).await?;
     let (bytes_checked, mut damaged_ranges) = check_data(&*log, &map, progress).await;
     if !damaged_ranges.is_empty() {
         problems.push(format!(
@@ -206,8 +205,27 @@ pub async fn check(
         bytes_checked,
         problems,
         damaged_ranges,
+        grown_bytes,
         salvage,
     })
+}
+
+/// Compares a log with the data device that it is to belong to. Returns by how much that is longer than the volume.
+async fn check_pair(
+    superblock: &Superblock,
+    payload: &Payload,
+    data: Option<(&dyn Device, &DataIdentity)>,
+    problems: &mut Vec<String>,
+) -> Result<u64, InspectError> {
+    let Some((data, identity)) = data else {
+        return Ok(0);
+    };
+    match judge(payload, superblock.clean, data, identity, false).await {
+        Ok(judged) => return Ok(judged.len - payload.data.len),
+        Err(AttachError::Device(error)) => return Err(error.into()),
+        Err(error) => problems.push(error.to_string()),
+    }
+    Ok(0)
 }
 
 /// What was lost with this log, if it is one with which something was, and can be read now.

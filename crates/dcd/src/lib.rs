@@ -19,15 +19,16 @@
 //!   dirty data stays in the log. No failure ends with a lie or a hang.
 //!
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (what the operations share) with
-//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`;
-//! then what happens when devices fail: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
+//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs` and `destage.rs`, `recover.rs` with
+//! `pairing.rs`; then what happens when devices fail: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after. `volume.rs` is the door. (`room.rs` and `pacing.rs` say when writers wait, `marks.rs`
-//! takes zeroes and discards home.)
+//! takes zeroes and discards home, `resize.rs` lengthens the volume with its data device.)
 
 mod beside;
 mod degraded;
 mod destage;
 mod engine;
+mod error;
 mod fingerprint;
 mod format;
 mod home;
@@ -36,6 +37,7 @@ mod map;
 mod marks;
 mod options;
 mod pacing;
+mod pairing;
 mod past_log;
 mod piece;
 mod policy;
@@ -43,6 +45,7 @@ mod ranges;
 mod read;
 mod recover;
 mod refused;
+mod resize;
 mod room;
 mod salvage;
 mod state;
@@ -53,6 +56,7 @@ mod volume;
 mod witness;
 mod write;
 
+pub use error::{AttachError, CreateError};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_log::{Gaps, VolumeId};
 pub use format::{DataIdentity, Payload};
@@ -60,7 +64,8 @@ pub use inspect::{
     CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
 };
 pub use options::{Acknowledge, AttachOptions, ParseAcknowledgeError};
-pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
+pub use recover::{AttachReport, CreateOptions, VolumeInfo, create};
+pub use resize::{ResizeError, Resized};
 pub use salvage::{SalvageError, SalvageReport, salvage, salvageable};
 pub use stats::{Destaging, Latencies, Latency, Mode, Status};
 pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};

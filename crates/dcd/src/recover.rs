@@ -5,20 +5,21 @@ use std::rc::Rc;
 
 use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_log::{
-    Entry, HEADER_BYTES, LogOptions, OpenError, Placed, RecoveredRecord, RingError, RingGeometry,
-    Superblock, SuperblockCopies, VolumeId,
+    Entry, HEADER_BYTES, LogOptions, OpenError, Placed, RecoveredRecord, RingGeometry, Superblock,
+    SuperblockCopies, VolumeId,
 };
 use forebay_rt::Rt;
-use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES, Sector};
+use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::engine::Engine;
+use crate::error::{AttachError, CreateError};
 use crate::fingerprint::Fingerprint;
 use crate::format::{DataIdentity, Payload};
 use crate::map::{Map, Piece};
 use crate::options::AttachOptions;
+use crate::pairing::{Judged, LEN_MAX, grown, judge};
 use crate::ranges::Mark;
-use crate::table::LINES_MAX;
 use crate::volume::Volume;
 use crate::witness::Witness;
 
@@ -33,20 +34,6 @@ pub struct CreateOptions {
     pub segment: ByteLen,
     /// What the data device is known by.
     pub data: DataIdentity,
-}
-
-/// Why a volume cannot be made.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CreateError {
-    /// The log device does not do.
-    #[error(transparent)]
-    Ring(#[from] RingError),
-    /// The data device is larger than can be mapped.
-    #[error("the data device has {0}; volumes of up to 4PiB are supported")]
-    DataTooLarge(ByteLen),
-    /// A device failed.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
 }
 
 /// What a log says of its volume.
@@ -74,70 +61,6 @@ pub struct VolumeInfo {
     pub generation: u64,
     /// The oldest segment still needed.
     pub tail: u64,
-}
-
-/// Why a volume cannot be attached. Nothing has been changed on either device.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AttachError {
-    /// The log cannot be taken up.
-    #[error(transparent)]
-    Log(#[from] OpenError),
-    /// It is the log of something else.
-    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
-    NotOurs,
-    /// The data device has another size than the one this log belongs to.
-    #[error(
-        "the data device has {have}, the one this log belongs to ({path}) had {want}: it is another \
-         device, or was resized without its cache"
-    )]
-    OtherSize {
-        /// Its length.
-        have: ByteLen,
-        /// The length noted in the log.
-        want: ByteLen,
-        /// Where it was found.
-        path: String,
-    },
-    /// The data device cannot write blocks as small as the one this log belongs to.
-    #[error("the data device has blocks of {have} bytes, the one this log belongs to had {want}")]
-    OtherBlockSize {
-        /// Its block size.
-        have: u32,
-        /// The block size noted in the log.
-        want: u32,
-    },
-    /// The data device was changed while its log holds newer data for it.
-    #[error(
-        "the data device differs at byte {at} from what this log last saw there, and the log holds \
-         data that is not home yet: it is another device, or was mounted or written without its \
-         cache. Applying the log may corrupt it; if you are sure, use --accept-changed"
-    )]
-    Changed {
-        /// The first difference, in bytes from the start.
-        at: u64,
-    },
-    /// The log failed and was given up.
-    #[error(
-        "this log failed in use and was given up{}; the data device alone is the volume. Make a new \
-         log with `forebay create --force`",
-        if *.lost == ByteLen(0) { String::new() } else { format!(", and {} of data were lost with it", .lost) }
-    )]
-    Abandoned {
-        /// What was lost with it.
-        lost: ByteLen,
-    },
-    /// The log failed in use, and could not be told that it no longer counts.
-    #[error(
-        "this log failed in use and was given up, which could not be written to it: it holds old data; \
-         the data device alone is the volume. Make a new log with `forebay create --force`"
-    )]
-    GivenUp,
-    /// Whether the log was given up cannot be told.
-    #[error("it cannot be told whether this log was given up after a failure: {0}")]
-    Witness(std::sync::Arc<std::io::Error>),
-    /// A data device fails while being looked at.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
 }
 
 /// What attaching found.
@@ -181,7 +104,7 @@ pub async fn create(
     options: CreateOptions,
 ) -> Result<VolumeInfo, CreateError> {
     let geometry = data.geometry();
-    if geometry.len.div_ceil(LINE_BYTES) >= LINES_MAX {
+    if geometry.len > LEN_MAX {
         return Err(CreateError::DataTooLarge(ByteLen(geometry.len)));
     }
     let ring = RingGeometry::for_device(&log.geometry(), options.segment)?;
@@ -192,7 +115,7 @@ pub async fn create(
             ..options.data
         },
         block_size: geometry.block_size,
-        fingerprint: Fingerprint::take(&*data).await?,
+        fingerprint: Fingerprint::take(&*data, geometry.len).await?,
         lost_sectors: 0,
         lost: Vec::new(),
     };
@@ -265,50 +188,6 @@ pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
             }
         }
     }
-}
-
-/// Whether `data` is the device the log belongs to and as the log last saw it; what to note if so.
-pub(crate) async fn judge(
-    payload: &Payload,
-    clean: bool,
-    data: &dyn Device,
-    identity: &DataIdentity,
-    accept_changed: bool,
-) -> Result<Vec<String>, AttachError> {
-    let geometry = data.geometry();
-    if geometry.len != payload.data.len {
-        let (have, want) = (ByteLen(geometry.len), ByteLen(payload.data.len));
-        return Err(AttachError::OtherSize {
-            have,
-            want,
-            path: payload.data.path.clone(),
-        });
-    }
-    // Smaller ones do: the volume keeps the blocks it has always had.
-    if !payload.block_size.is_multiple_of(geometry.block_size) {
-        let (have, want) = (geometry.block_size, payload.block_size);
-        return Err(AttachError::OtherBlockSize { have, want });
-    }
-    let mut notes = Vec::new();
-    let known = &payload.data.names;
-    if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
-        notes.push(format!(
-            "the data device was known as {} before",
-            known.join(", ")
-        ));
-    }
-    if let Some(at) = payload.fingerprint.mismatch(data).await? {
-        if clean {
-            notes.push("the data device was used without its cache, which held nothing".into());
-        } else if accept_changed {
-            notes.push(format!(
-                "the data device differs at byte {at}; taken as it is, as told"
-            ));
-        } else {
-            return Err(AttachError::Changed { at });
-        }
-    }
-    Ok(notes)
 }
 
 /// The superblock that counts, of a write cache's log that can lie on this device.
@@ -397,17 +276,18 @@ impl Volume {
         let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
         not_given_up(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
-        let mut notes = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
+        let judged = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
+        let Judged { len, mut notes } = judged;
+        notes.extend(grown(payload.data.len, len, data.geometry().len));
         notes.extend(repaired(&copies));
         // What lies in the device's cache only may be gone after the next power cut: what destaging wrote
         // before a process died, or what somebody put there without us and will have flushed through us.
         // What is noted of the device, and what is vouched for, has to be durable there.
         data.flush().await?;
-        payload.fingerprint = Fingerprint::take(&*data).await?;
-        payload.data = DataIdentity {
-            len: payload.data.len,
-            ..identity
-        };
+        payload.fingerprint = Fingerprint::take(&*data, len).await?;
+        // The superblock of the new epoch records a new length. Until it is durable, the old length is valid: no
+        // record is about what lies behind it.
+        payload.data = DataIdentity { len, ..identity };
         let map = RefCell::new(Map::to_recover(RingGeometry::of(superblock)));
         let layer = payload.encode();
         let (log, workers, recovery) = forebay_log::open(

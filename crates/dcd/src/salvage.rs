@@ -196,9 +196,10 @@ impl Abandoned {
     /// changed when the log's data went home, and since.
     fn belongs_to(&self, data: &dyn Device, identity: &DataIdentity) -> Result<(), SalvageError> {
         let (geometry, payload) = (data.geometry(), &self.payload);
-        if geometry.len != payload.data.len {
+        if geometry.len < payload.data.len {
             let (have, want) = (ByteLen(geometry.len), ByteLen(payload.data.len));
-            let text = format!("it has {have}, the log's had {want}");
+            let text =
+                format!("it has {have}, the log's had {want}: it is another device, or it shrank");
             return Err(SalvageError::OtherData(text));
         }
         let block = u64::from(geometry.block_size);

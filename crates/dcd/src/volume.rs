@@ -280,8 +280,8 @@ impl Volume {
         Status {
             mode,
             mode_detail,
-            len: engine.geometry.len,
-            block_size: engine.geometry.block_size,
+            len: engine.geometry().len,
+            block_size: engine.geometry().block_size,
             log_bytes,
             log_used_bytes,
             log_head_bytes: log.ring().slot(log.head()) * segment,
@@ -371,7 +371,7 @@ impl Volume {
 
 impl Device for Volume {
     fn geometry(&self) -> Geometry {
-        self.engine.geometry
+        self.engine.geometry()
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

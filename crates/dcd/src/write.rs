@@ -200,13 +200,14 @@ impl Engine {
         let range = at..at + len;
         let wished = self.options.bypass.is_some_and(|from| len >= from.0);
         // The ends of the device are fingerprinted; there the log keeps account of every change.
-        let ends = Fingerprint::touched(&range, self.geometry.len) != 0;
+        let ends = || Fingerprint::touched(&range, self.geometry().len) != 0;
         let cached = || self.map.borrow().overlaps(sectors(&range));
-        if !wished || ends || cached() || self.log.failure().is_some() {
+        if !wished || ends() || cached() || self.log.failure().is_some() {
             return Ok(false);
         }
         let _turn = self.home.lock(sectors(&range)).await;
-        if cached() {
+        // The volume may have become longer meanwhile, so that its end is another.
+        if ends() || cached() {
             return Ok(false);
         }
         let durability = match when {
@@ -227,7 +228,7 @@ impl Engine {
     /// map has much to forget.
     pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         let _request = self.request(op)?;
-        if kind == RangeKind::Discard && self.geometry.discard_granularity == 0 {
+        if kind == RangeKind::Discard && self.geometry().discard_granularity == 0 {
             return Ok(());
         }
         let mark = Wanted {

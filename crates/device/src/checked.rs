@@ -1,5 +1,6 @@
 //! The choke point between layers: what passes is in order.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room};
@@ -10,7 +11,9 @@ use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op
 /// Refused: requests that are empty, unaligned, past the end.
 pub struct Checked<D> {
     below: D,
-    geometry: Geometry,
+    block: u64,
+    /// The length when it was last looked at: the device below may be longer by now.
+    len: Cell<u64>,
     name: &'static str,
 }
 
@@ -38,7 +41,8 @@ impl<D: Device> Checked<D> {
         );
         Checked {
             below,
-            geometry,
+            block: block.into(),
+            len: Cell::new(geometry.len),
             name,
         }
     }
@@ -49,29 +53,35 @@ impl<D: Device> Checked<D> {
     }
 
     fn check(&self, op: Op, at: u64, len: u64) -> Result<Range<u64>> {
-        let Geometry {
-            len: end,
-            block_size,
-            ..
-        } = self.geometry;
-        let block = u64::from(block_size);
+        let block = self.block;
         let range = at..at.saturating_add(len);
         tracing::trace!(target: "forebay::io", device = self.name, %op, at, len);
         if len == 0 || !at.is_multiple_of(block) || !len.is_multiple_of(block) {
             return Err(DeviceError::Unaligned {
                 op,
                 range,
-                block_size,
+                block_size: block as u32,
             });
         }
-        if at.checked_add(len).is_none_or(|to| to > end) {
+        if !self.is_inside(at, len) {
             return Err(DeviceError::OutOfRange {
                 op,
                 range,
-                len: end,
+                len: self.len.get(),
             });
         }
         Ok(range)
+    }
+}
+
+impl<D: Device> Checked<D> {
+    fn is_inside(&self, at: u64, len: u64) -> bool {
+        let is_inside = || at.checked_add(len).is_some_and(|to| to <= self.len.get());
+        if is_inside() {
+            return true;
+        }
+        self.len.set(self.below.geometry().len);
+        is_inside()
     }
 }
 
@@ -81,7 +91,11 @@ fn refused<'a, T: 'a>(error: DeviceError) -> IoFuture<'a, T> {
 
 impl<D: Device> Device for Checked<D> {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.below.geometry()
+    }
+
+    fn refresh_len(&self) -> Result<u64> {
+        self.below.refresh_len()
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

@@ -11,7 +11,8 @@ use crate::{Buf, BufMut, Result};
 /// dropping it halfway leaves open whether the request takes effect.
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// What a device is like. Does not change while the device is open.
+/// What a device is like. Does not change while the device is open, but that a device may become longer: when it is asked
+/// to look ([`Device::refresh_len`]), and not otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Length in bytes; a multiple of `block_size`.
@@ -58,6 +59,16 @@ pub trait Device {
     /// What the device is like.
     fn geometry(&self) -> Geometry;
 
+    /// Looks if the medium became longer, and returns its length in bytes. A longer one is the device's from then on.
+    /// A shorter one changes nothing: requests past its end fail. Devices that are never resized have the
+    /// length that they have.
+    ///
+    /// # Errors
+    /// If the medium cannot be asked.
+    fn refresh_len(&self) -> Result<u64> {
+        Ok(self.geometry().len)
+    }
+
     /// Reads the whole of `buf` from byte `at`, and gives `buf` back.
     ///
     /// # Errors
@@ -95,6 +106,10 @@ pub trait Device {
 impl<D: Device + ?Sized> Device for Rc<D> {
     fn geometry(&self) -> Geometry {
         (**self).geometry()
+    }
+
+    fn refresh_len(&self) -> Result<u64> {
+        (**self).refresh_len()
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

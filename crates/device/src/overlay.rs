@@ -80,6 +80,10 @@ impl Device for Overlay {
         self.below.geometry()
     }
 
+    fn refresh_len(&self) -> Result<u64> {
+        self.below.refresh_len()
+    }
+
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         Box::pin(async move {
             let mut read = self.below.read(at, buf).await?;

@@ -1,6 +1,6 @@
 //! A device in memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const PAGE: usize = LINE_BYTES as usize;
 ///
 /// For scratch volumes, tests, and as the fastest thing a front end can be measured over.
 pub struct RamDevice {
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     pages: RefCell<BTreeMap<u64, Box<[u8; PAGE]>>>,
 }
 
@@ -42,9 +42,24 @@ impl RamDevice {
             zeroes_by_unmapping: true,
         };
         RamDevice {
-            geometry,
+            geometry: Cell::new(geometry),
             pages: RefCell::default(),
         }
+    }
+
+    /// Makes the device longer, by zeroes, as whoever owns the medium would.
+    ///
+    /// # Panics
+    /// If `len` is not in whole blocks, or shorter than the device.
+    pub fn grow(&self, len: u64) {
+        let geometry = self.geometry.get();
+        let whole = len.is_multiple_of(geometry.block_size.into());
+        assert!(
+            whole && len >= geometry.len,
+            "{len} bytes after {}",
+            geometry.len
+        );
+        self.geometry.set(Geometry { len, ..geometry });
     }
 
     /// Copies what is stored from byte `at` on into `out`.
@@ -97,7 +112,7 @@ fn for_pages(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range<
 
 impl Device for RamDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {

@@ -64,6 +64,11 @@ pub trait Hooks {
         ready(Ok(()))
     }
 
+    /// What a device says of its length that is asked to look at it again.
+    fn refreshed(&self, len: u64) -> u64 {
+        len
+    }
+
     /// Comes after a request that succeeded.
     ///
     /// # Errors
@@ -112,6 +117,11 @@ impl<D, H> Deref for Tap<D, H> {
 impl<D: Device, H: Hooks> Device for Tap<D, H> {
     fn geometry(&self) -> Geometry {
         self.hooks.geometry(self.below.geometry())
+    }
+
+    fn refresh_len(&self) -> Result<u64> {
+        let len = self.below.refresh_len()?;
+        Ok(self.hooks.refreshed(len))
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

@@ -70,6 +70,29 @@ fn requests_that_break_the_contract_never_reach_the_device() {
 }
 
 #[test]
+fn what_a_device_became_longer_is_reached_through_all_that_is_above_it() {
+    run(async {
+        let below = Rc::new(RamDevice::new(8192, 4096));
+        let device = Checked::new(Tap::new(Rc::clone(&below), NoHooks), "ram");
+        let slice = Slice::new(Rc::clone(&below) as Rc<dyn Device>, 4096, 4096).unwrap();
+        assert!(read(&device, 8192, 4096).await.is_err());
+        below.grow(16384);
+        assert_eq!(device.refresh_len().unwrap(), 16384);
+        assert_eq!(device.geometry().len, 16384);
+        let written = device.write(12288, filled(4096, 1), Durability::Flush);
+        written.await.unwrap();
+        assert_eq!(read(&device, 12288, 4096).await.unwrap(), vec![1; 4096]);
+        assert!(read(&device, 16384, 4096).await.is_err());
+        // A part of it is as long as it was made.
+        assert_eq!(slice.refresh_len().unwrap(), 4096);
+    });
+}
+
+struct NoHooks;
+
+impl Hooks for NoHooks {}
+
+#[test]
 fn a_slice_sees_its_own_stretch_and_no_more() {
     run(async {
         let whole: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 10, 512));

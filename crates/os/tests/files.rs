@@ -75,6 +75,31 @@ fn reading_past_what_somebody_cut_off_is_an_error_and_not_old_data() {
 }
 
 #[test]
+fn a_file_that_became_longer_is_as_long_in_whole_blocks_when_it_is_looked_at_again() {
+    let dir = dir();
+    let path = file(&dir, "a", MIB);
+    run(|_, ring| async move {
+        let device = open(&ring, &path);
+        let block = u64::from(device.geometry().block_size);
+        let backing = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        backing.set_len(2 * MIB + block / 2).unwrap();
+        assert_eq!(device.geometry().len, MIB);
+        assert_eq!(device.refresh_len().unwrap(), 2 * MIB);
+        assert_eq!(device.geometry().len, 2 * MIB);
+        let end = 2 * MIB - 4096;
+        device
+            .write(end, filled(4096, 7), Durability::Fua)
+            .await
+            .unwrap();
+        assert_eq!(read(&*device, end, 4096).await, vec![7; 4096]);
+        // A shorter one is told, and the device keeps the length that it had.
+        backing.set_len(MIB).unwrap();
+        assert_eq!(device.refresh_len().unwrap(), MIB);
+        assert_eq!(device.geometry().len, 2 * MIB);
+    });
+}
+
+#[test]
 fn a_device_opened_for_reading_refuses_to_change() {
     let dir = dir();
     let path = file(&dir, "a", MIB);

@@ -139,6 +139,26 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
 }
 
 #[test]
+fn a_block_device_that_became_longer_is_as_long_when_it_is_looked_at_again() {
+    let Some(disk) = Loop::new(16 * MIB, &[]) else {
+        return;
+    };
+    let (path, backing) = (disk.device.clone(), disk.backing.clone());
+    run(move |_, ring| async move {
+        let device = open(&ring, &path);
+        let file = std::fs::OpenOptions::new().write(true).open(&backing);
+        file.unwrap().set_len(24 * MIB).unwrap();
+        sh("losetup", &[Path::new("--set-capacity"), &path]);
+        assert_eq!(device.geometry().len, 16 * MIB);
+        assert_eq!(device.refresh_len().unwrap(), 24 * MIB);
+        let end = 24 * MIB - 4096;
+        let written = device.write(end, filled(4096, 7), Durability::Fua);
+        written.await.unwrap();
+        assert_eq!(read(&*device, end, 4096).await, vec![7; 4096]);
+    });
+}
+
+#[test]
 fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
     let Some(disk) = Loop::new(64 * MIB, &[]) else {
         return;

@@ -98,23 +98,25 @@ fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut Superblock)) {
 }
 
 #[test]
-fn a_data_device_of_another_size_or_block_size_is_refused() {
-    let images = dirty();
-    for len in [DATA_BYTES - 4096, DATA_BYTES + 4096] {
+fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
+    for (images, remedy) in [
+        (dirty(), "Give the device back"),
+        (clean(), "forebay remove"),
+    ] {
         let mut data = images.data.clone();
-        data.resize(len as usize, 0);
+        data.truncate(DATA_BYTES as usize - 4096);
         let other = Images {
             data,
             ..images.clone()
         };
         let error = refused(&other);
-        assert!(matches!(&error, AttachError::OtherSize { .. }), "{error}");
-        assert!(error.to_string().contains("(data)"), "names it: {error}");
-        assert!(matches!(
-            attach(&other, accepting()),
-            Err(AttachError::OtherSize { .. })
-        ));
+        assert!(matches!(&error, AttachError::Shrunk { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("(data)") && text.contains(remedy), "{text}");
+        let accepted = attach(&other, accepting());
+        assert!(matches!(accepted, Err(AttachError::Shrunk { .. })));
     }
+    let images = dirty();
     let world = images.world(2, None);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));

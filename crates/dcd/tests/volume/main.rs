@@ -6,6 +6,7 @@ mod discards;
 mod drop_in;
 mod failures;
 mod faults;
+mod grown;
 mod invariants;
 mod long_faults;
 mod map_memory;

@@ -12,6 +12,7 @@ use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
 };
 use forebay_units::{round_down, round_up};
+use rustix::fs::SeekFrom;
 
 use super::bounce::Bounce;
 use super::probe::Probed;
@@ -27,7 +28,7 @@ const ZERO_BY_WRITING_MAX: u64 = 32 << 10;
 pub(super) struct Core {
     ring: Rc<Ring>,
     fd: Fd,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     memory_align: usize,
     read_only: bool,
     bounce: Bounce,
@@ -39,7 +40,7 @@ impl Core {
         Core {
             ring: Rc::clone(ring),
             fd: Rc::new(fd),
-            geometry: probed.geometry,
+            geometry: Cell::new(probed.geometry),
             memory_align: probed.memory_align,
             read_only,
             bounce: Bounce::new(),
@@ -119,10 +120,22 @@ impl Core {
     /// How much of a transfer of `n` bytes counts: whole blocks, since direct I/O can only resume
     /// at one; and none is `failure`, since it would be tried for ever.
     fn progress(&self, n: u32, failure: io::ErrorKind) -> io::Result<usize> {
-        match round_down(n.into(), self.geometry.block_size.into()) {
+        match round_down(n.into(), self.geometry.get().block_size.into()) {
             0 => Err(failure.into()),
             whole => Ok(whole as usize),
         }
+    }
+
+    /// Whole blocks of what the system says, of files and of block devices.
+    fn refresh_len(&self) -> Result<u64> {
+        let end = rustix::fs::seek(&*self.fd, SeekFrom::End(0));
+        let end = end.map_err(|errno| DeviceError::io(Op::Read, 0..0, errno.into()))?;
+        let geometry = self.geometry.get();
+        let len = round_down(end, geometry.block_size.into());
+        if len > geometry.len {
+            self.geometry.set(Geometry { len, ..geometry });
+        }
+        Ok(len)
     }
 
     async fn flush(&self) -> Result<()> {
@@ -216,7 +229,7 @@ impl FileDevice {
 
     async fn discard(&self, range: Range<u64>) -> Result<()> {
         self.core.writable(Op::Discard)?;
-        let unit = u64::from(self.core.geometry.discard_granularity);
+        let unit = u64::from(self.core.geometry.get().discard_granularity);
         if unit == 0 {
             return Ok(());
         }
@@ -286,7 +299,7 @@ impl BlockDevice {
 
     async fn discard(&self, range: Range<u64>) -> Result<()> {
         self.core.writable(Op::Discard)?;
-        if self.core.geometry.discard_granularity == 0 {
+        if self.core.geometry.get().discard_granularity == 0 {
             return Ok(());
         }
         let Core { ring, fd, .. } = &self.core;
@@ -323,7 +336,11 @@ macro_rules! device {
     ($device:ty) => {
         impl Device for $device {
             fn geometry(&self) -> Geometry {
-                self.core.geometry
+                self.core.geometry.get()
+            }
+
+            fn refresh_len(&self) -> Result<u64> {
+                self.core.refresh_len()
             }
 
             fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

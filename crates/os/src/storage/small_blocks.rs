@@ -157,6 +157,15 @@ impl SmallBlocks {
 }
 
 impl Device for SmallBlocks {
+    /// A file that ended within a large block keeps its length while it is open: its last bytes go another way, and
+    /// would have to go this one from then on.
+    fn refresh_len(&self) -> Result<u64> {
+        match self.rest {
+            Some(_) => Ok(self.geometry().len),
+            None => self.large.refresh_len(),
+        }
+    }
+
     fn geometry(&self) -> Geometry {
         let large = self.large.geometry();
         Geometry {

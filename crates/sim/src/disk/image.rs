@@ -154,6 +154,13 @@ impl Image {
         self.len
     }
 
+    /// Adds zeroes up to a length of `len` bytes.
+    pub(crate) fn grow(&mut self, len: u64) {
+        self.len = self.len.max(len);
+        self.chunks
+            .resize((self.len as usize).div_ceil(CHUNK), None);
+    }
+
     fn slot(&self, page: usize) -> &Slot {
         match &self.chunks[page / PAGES] {
             Some(chunk) => &chunk[page % PAGES],

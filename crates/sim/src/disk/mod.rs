@@ -65,7 +65,7 @@ pub struct Disk {
     rt: Rt,
     power: Rc<Power>,
     rng: Rc<Rng>,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     current: RefCell<Image>,
     stable: RefCell<Image>,
     pending: RefCell<Vec<Pending>>,
@@ -114,7 +114,7 @@ impl Disk {
             rt: rt.clone(),
             power: Rc::clone(power),
             rng: Rc::clone(rng),
-            geometry,
+            geometry: Cell::new(geometry),
             current: RefCell::new(image.clone()),
             stable: RefCell::new(image),
             pending: RefCell::default(),
@@ -215,7 +215,7 @@ impl Disk {
             .expect("pending");
         if let Err(error) = verdict {
             let write = pending.remove(n);
-            for block in write.blocks(self.geometry.block_size.into()) {
+            for block in write.blocks(self.geometry.get().block_size.into()) {
                 if self.rng.coin() {
                     let (id, done) = (self.next_order(), Some(self.next_order()));
                     let part = Pending {
@@ -298,6 +298,14 @@ impl Disk {
         }
     }
 
+    /// Makes the disk longer, by zeroes, as its owner would: an administrator extends the logical volume.
+    pub fn grow(&self, len: u64) {
+        let geometry = self.geometry.get();
+        self.current.borrow_mut().grow(len);
+        self.stable.borrow_mut().grow(len);
+        self.geometry.set(Geometry { len, ..geometry });
+    }
+
     /// Makes requests fail.
     pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
         self.fault.replace(Some(Box::new(fault)));
@@ -326,14 +334,14 @@ impl Disk {
 
     /// Blocks that are not durable: those a [`Coin`] is tossed for.
     pub fn blocks_at_stake(&self) -> u64 {
-        let block = u64::from(self.geometry.block_size);
+        let block = u64::from(self.geometry.get().block_size);
         let pending = self.pending.borrow();
         pending.iter().map(|write| write.len.div_ceil(block)).sum()
     }
 
     /// The medium if the power were cut now.
     pub fn cut(&self, coin: Coin) -> Image {
-        let block = u64::from(self.geometry.block_size);
+        let block = u64::from(self.geometry.get().block_size);
         let mut medium = self.stable.borrow().clone();
         leave(&mut medium, &self.pending.borrow(), block, coin);
         medium
@@ -357,7 +365,7 @@ impl Disk {
 
 impl Device for Disk {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {

@@ -136,7 +136,7 @@ impl Disk {
         Fork {
             stable: self.stable.borrow().clone(),
             pending: self.pending.borrow().clone(),
-            block: self.geometry.block_size.into(),
+            block: self.geometry.get().block_size.into(),
         }
     }
 

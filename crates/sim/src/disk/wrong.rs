@@ -108,10 +108,10 @@ impl Disk {
         }
         self.injected.set(self.injected.get() + 1);
         let len = request.range.end - at;
-        let block = u64::from(self.geometry.block_size);
+        let block = u64::from(self.geometry.get().block_size);
         // Near by, as when a head settles on the wrong track.
         let by = (1 + mix(faults.seed, n) % 64) * block;
-        let up = at + len + by <= self.geometry.len;
+        let up = at + len + by <= self.geometry.get().len;
         if up { at + by } else { at.saturating_sub(by) }
     }
 
@@ -141,7 +141,7 @@ impl Disk {
                 _ if !pages.is_empty() => rng.pick(&pages),
                 _ => return,
             };
-            let at = (at + rng.below(4096)).min(self.geometry.len - 1);
+            let at = (at + rng.below(4096)).min(self.geometry.get().len - 1);
             let bit = 1 << rng.below(8);
             self.rot(at, |byte| byte ^ bit);
         }

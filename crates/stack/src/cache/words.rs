@@ -212,6 +212,13 @@ pub(crate) fn check(report: &CheckReport) -> Vec<String> {
         CheckVerdict::Damaged => format!("DAMAGED: {found}"),
     });
     lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
+    if report.grown_bytes > 0 {
+        lines.push(format!(
+            "the data device grew: the next attach makes the volume {} long, {} longer (nothing else is to be done)",
+            ByteLen(info.data.len + report.grown_bytes),
+            ByteLen(report.grown_bytes)
+        ));
+    }
     if let Some(salvage) = &report.salvage {
         salvageable(salvage, &mut lines);
     }

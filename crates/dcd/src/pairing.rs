@@ -1,0 +1,117 @@
+//! If a log and a data device belong together, and how long the volume on them is.
+//!
+//! A volume is as long as its data device. A device that grew is the same device, whether its log is empty or not: no
+//! record is about what lies behind the recorded length, and nothing else was kept of it. So an attach takes the new
+//! length. It must: with an empty log the data device alone is the volume, and its filesystem may have grown
+//! already. A device that shrank is refused.
+
+use forebay_device::Device;
+use forebay_units::{ByteLen, LINE_BYTES, round_down};
+
+use crate::error::AttachError;
+use crate::format::{DataIdentity, Payload};
+use crate::table::LINES_MAX;
+
+/// The longest volume, in bytes: 4 PiB.
+pub(crate) const LEN_MAX: u64 = LINES_MAX * LINE_BYTES;
+
+/// A data device that a log belongs to.
+pub(crate) struct Judged {
+    /// The length of the volume on the device as it is now, in bytes: the recorded length or more.
+    pub(crate) len: u64,
+    /// What an administrator should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The length of a volume on a data device of `have` bytes that may have grown: whole blocks of the volume, up to
+/// the longest volume.
+pub(crate) fn len_on(have: u64, payload: &Payload) -> u64 {
+    let len = round_down(have.min(LEN_MAX), payload.block_size.into());
+    len.max(payload.data.len)
+}
+
+/// Decides if `data` is the device that the log belongs to, as the log last saw it. The device may have grown.
+///
+/// # Errors
+/// If it is not, or fails.
+pub(crate) async fn judge(
+    payload: &Payload,
+    clean: bool,
+    data: &dyn Device,
+    identity: &DataIdentity,
+    accept_changed: bool,
+) -> Result<Judged, AttachError> {
+    let geometry = data.geometry();
+    let (have, want) = (geometry.len, payload.data.len);
+    if have < want {
+        return Err(AttachError::Shrunk {
+            have: ByteLen(have),
+            want: ByteLen(want),
+            path: payload.data.path.clone(),
+            clean,
+        });
+    }
+    // Smaller ones do: the volume keeps the blocks it has always had.
+    if !payload.block_size.is_multiple_of(geometry.block_size) {
+        let (have, want) = (geometry.block_size, payload.block_size);
+        return Err(AttachError::OtherBlockSize { have, want });
+    }
+    let mut notes = Vec::new();
+    let known = &payload.data.names;
+    if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
+        // An equal length was evidence. Without it and without a name, equal ends are not enough: two blank
+        // devices have them.
+        if have > want && !clean && !accept_changed {
+            return Err(AttachError::LongerAndOther {
+                have: ByteLen(have),
+                want: ByteLen(want),
+                path: payload.data.path.clone(),
+                names: known.clone(),
+            });
+        }
+        notes.push(format!(
+            "the data device was known as {} before",
+            known.join(", ")
+        ));
+    }
+    if let Some(at) = payload.fingerprint.mismatch(data, want).await? {
+        if clean {
+            notes.push("the data device was used without its cache, which held nothing".into());
+        } else if accept_changed {
+            notes.push(format!(
+                "the data device differs at byte {at}; taken as it is, as told"
+            ));
+        } else {
+            return Err(AttachError::Changed { at });
+        }
+    }
+    let len = len_on(have, payload);
+    Ok(Judged { len, notes })
+}
+
+/// What an administrator should know of a volume that was `before` bytes long and is `len` long now, on a data device
+/// of `have` bytes.
+pub(crate) fn grown(before: u64, len: u64, have: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if len > before {
+        notes.push(format!(
+            "the data device grew, and the volume with it: {} instead of {}",
+            ByteLen(len),
+            ByteLen(before)
+        ));
+    }
+    notes.extend(unused(len, have));
+    notes
+}
+
+/// Bytes of a data device that no volume can use, in words, if they are worth it: less than a block is not.
+fn unused(len: u64, have: u64) -> Option<String> {
+    let bytes = have - len;
+    (bytes >= LINE_BYTES).then(|| {
+        format!(
+            "{} at the end of the data device are unused: a cached volume has {} at most",
+            ByteLen(bytes),
+            ByteLen(LEN_MAX)
+        )
+    })
+}

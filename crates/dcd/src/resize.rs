@@ -1,0 +1,103 @@
+//! The data device became longer while the volume is in use, and the volume follows.
+//!
+//! The new length is durable in the superblock before any client can write behind the old one. So recovery never finds a
+//! record that is about sectors behind the recorded length.
+
+use forebay_device::{Device, DeviceError, Op};
+use forebay_log::LogError;
+use forebay_units::ByteLen;
+use serde::Serialize;
+
+use crate::engine::sectors;
+use crate::fingerprint::Fingerprint;
+use crate::pairing::{grown, len_on};
+use crate::volume::Volume;
+
+/// A volume that was told to take the length of its data device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Resized {
+    /// Its length before, in bytes.
+    pub before: u64,
+    /// Its length now, in bytes.
+    pub len: u64,
+    /// What an administrator should know.
+    pub notes: Vec<String>,
+}
+
+/// Why a volume keeps its length.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ResizeError {
+    /// The data device became shorter.
+    #[error(
+        "the data device has {have} now, and the volume {want}: a volume cannot be made shorter while it is attached. \
+         Give the device back its length; what lies behind its end gives errors until then"
+    )]
+    Shrunk {
+        /// Its length.
+        have: ByteLen,
+        /// The volume's length.
+        want: ByteLen,
+    },
+    /// The data device cannot be asked, or the volume is being closed.
+    #[error("the volume keeps its length: {0}")]
+    Device(#[from] DeviceError),
+    /// The new length cannot be recorded.
+    #[error(
+        "the new length cannot be recorded in the log ({0}); detach the volume: the data device alone is the volume \
+         then, as long as it is"
+    )]
+    Log(LogError),
+}
+
+impl Volume {
+    /// Looks at the length of the data device, and makes the volume as long as that.
+    ///
+    /// # Errors
+    /// If the device became shorter or cannot be asked, or the log has failed. The volume keeps its length.
+    pub async fn resize(&self) -> Result<Resized, ResizeError> {
+        let engine = &*self.engine;
+        let _turn = engine.resizing.lock().await;
+        if engine.is_closing() {
+            return Err(DeviceError::Closed { op: Op::Write }.into());
+        }
+        let have = engine.data.refresh_len()?;
+        let before = engine.geometry().len;
+        if have < before {
+            return Err(ResizeError::Shrunk {
+                have: ByteLen(have),
+                want: ByteLen(before),
+            });
+        }
+        if let Some(failure) = engine.log.failure() {
+            return Err(ResizeError::Log(failure));
+        }
+        let len = len_on(have, &engine.payload.borrow());
+        if len > before {
+            self.lengthen(len).await.map_err(ResizeError::Log)?;
+        }
+        Ok(Resized {
+            before,
+            len,
+            notes: grown(before, len, have),
+        })
+    }
+
+    async fn lengthen(&self, len: u64) -> Result<(), LogError> {
+        let engine = &*self.engine;
+        // Large writes go past the log everywhere but at the ends. Those under way at the new end have to be over
+        // before that is fingerprinted.
+        let _turn = engine.home.lock(sectors(&Fingerprint::end_of(len))).await;
+        let layer = {
+            let mut payload = engine.payload.borrow_mut();
+            payload.data.len = len;
+            payload.fingerprint.unknown |= Fingerprint::END;
+            payload.encode()
+        };
+        engine
+            .log
+            .update_superblock(|superblock| superblock.layer = layer)
+            .await?;
+        engine.set_len(len);
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! Data devices that became longer.
+//!
+//! Found by review: a data device that was extended (`lvextend`) could not be attached any more, not even with an empty
+//! log, and the advice of the message destroyed what a full one held.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use forebay_dcd::{AttachError, AttachOptions, CheckVerdict, DataIdentity, ResizeError, Volume};
+use forebay_device::{Device, Hooks, Tap};
+use forebay_log::read_superblocks;
+use forebay_sim::disk::Coin;
+use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::volume::identity;
+use forebay_units::ByteLen;
+
+use crate::stamped::{holds, write};
+
+const BEFORE: u64 = 1 << 20;
+const AFTER: u64 = 3 << 20;
+const LINE: u64 = 4096;
+
+/// A volume that was used, with all of it home or not, and its data device longer now.
+fn grown(drained: bool, len: u64) -> Images {
+    let world = Images::fresh(BEFORE).world(1, None);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        write(&volume, 1, 0, 3 * LINE).await;
+        write(&volume, 2, BEFORE - LINE, LINE).await;
+        if drained {
+            volume.drain().await.expect("drain");
+        }
+        volume.close().await.expect("close");
+    });
+    let mut images = world.after_cut(Coin::Drop);
+    images.data.resize(len as usize, 0xee);
+    images
+}
+
+/// The length that the log records.
+fn recorded(images: &Images) -> u64 {
+    let world = images.world(5, None);
+    let log = Rc::clone(&world.log);
+    let info = world.run(async move { forebay_dcd::inspect(log).await });
+    info.expect("no cut").expect("a log").data.len
+}
+
+/// What was written before the device grew is there, and what the device has behind that.
+fn holds_all(content: &[u8]) -> bool {
+    let new = &content[BEFORE as usize..];
+    holds(content, 1, 0, 3 * LINE)
+        && holds(content, 2, BEFORE - LINE, LINE)
+        && (content.len() as u64 == AFTER)
+        && new.iter().all(|byte| *byte == 0xee)
+}
+
+#[test]
+fn the_volume_is_as_long_as_its_data_device_after_the_next_attach() {
+    for drained in [true, false] {
+        let world = grown(drained, AFTER).world(2, None);
+        let content = world.with_volume(AttachOptions::default(), |volume| async move {
+            assert_eq!(volume.geometry().len, AFTER);
+            let content = read_all(&checked(&volume)).await.expect("read");
+            write(&volume, 3, AFTER - 2 * LINE, 2 * LINE).await;
+            volume.close().await.expect("close");
+            content
+        });
+        assert!(holds_all(&content.expect("no cut")), "drained: {drained}");
+        // What was written behind the old end is recovered and destaged like all else.
+        let images = world.after_cut(Coin::Drop);
+        assert_eq!(recorded(&images), AFTER);
+        let world = images.world(3, None);
+        world.with_volume(AttachOptions::default(), |volume| async move {
+            volume.drain().await.expect("drain");
+            volume.close().await.expect("close");
+        });
+        assert!(holds(&world.data.now(), 3, AFTER - 2 * LINE, 2 * LINE));
+    }
+}
+
+#[test]
+fn an_attach_says_that_the_device_grew_and_a_check_calls_it_healthy() {
+    for (drained, verdict) in [(true, CheckVerdict::Clean), (false, CheckVerdict::Dirty)] {
+        let images = grown(drained, AFTER);
+        let world = images.world(2, None);
+        let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+        let report = world.run(async move {
+            let data: Rc<dyn Device> = data;
+            let pair = Some((data, identity(AFTER)));
+            forebay_dcd::check(log, pair, &mut |_, _| {}).await
+        });
+        let report = report.expect("no cut").expect("a log");
+        assert_eq!((report.verdict, report.problems.len()), (verdict, 0));
+        assert_eq!(report.grown_bytes, AFTER - BEFORE);
+        let attached = world.attach(AttachOptions::default()).expect("no cut");
+        let notes = attached.expect("attach").1.notes;
+        assert!(notes[0].contains("3MiB instead of 1MiB"), "{notes:?}");
+    }
+}
+
+/// The length is in the superblock of the new epoch, of which there are two copies.
+#[test]
+fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
+    for drained in [true, false] {
+        let images = grown(drained, AFTER);
+        let (mut lengths, mut n) = ([0, 0], 0);
+        loop {
+            let world = images.world(n, Some(n));
+            let attached = world.attach(AttachOptions::default());
+            for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+                let left = world.after_cut(coin);
+                match recorded(&left) {
+                    BEFORE => lengths[0] += 1,
+                    AFTER => lengths[1] += 1,
+                    other => panic!("a length of {other} after a cut at request {n}"),
+                }
+                let again = left.world(n + 1000, None);
+                let content = again.with_volume(AttachOptions::default(), |volume| async move {
+                    read_all(&checked(&volume)).await.expect("read")
+                });
+                assert!(holds_all(&content.expect("no cut")), "a cut at {n}");
+            }
+            if attached.is_some() {
+                break;
+            }
+            n += 1;
+        }
+        assert!(
+            n > 3 && lengths[0] > 0 && lengths[1] > 0,
+            "{n}: {lengths:?}"
+        );
+    }
+}
+
+/// What is at the end of a device says if it was changed: at its old end, if it grew since.
+#[test]
+fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
+    for at in [4096, BEFORE - 8192] {
+        let mut images = grown(false, AFTER);
+        images.data[at as usize] ^= 1;
+        let attached = images.world(2, None).attach(AttachOptions::default());
+        let error = attached.expect("no cut").err().expect("refused");
+        assert!(matches!(error, AttachError::Changed { .. }), "{error}");
+    }
+}
+
+/// Two blank devices have equal ends, and the lengths are no evidence where one may have grown.
+#[test]
+fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
+    let attach = |drained: bool, accept_changed| {
+        let world = grown(drained, AFTER).world(2, None);
+        let (rt, log, data) = world.parts();
+        let other = DataIdentity {
+            names: vec!["serial-2".into()],
+            ..identity(AFTER)
+        };
+        let options = AttachOptions {
+            accept_changed,
+            ..AttachOptions::default()
+        };
+        let attached = Volume::attach(rt, log, data, other, options);
+        world
+            .run(attached)
+            .expect("no cut")
+            .map(|(_, report)| report)
+    };
+    let error = attach(false, false).expect_err("refused");
+    assert!(matches!(error, AttachError::LongerAndOther { .. }));
+    let text = error.to_string();
+    assert!(text.contains("serial-1") && text.contains("--accept-changed"));
+    assert!(attach(false, true).is_ok());
+    let notes = attach(true, false).expect("attached").notes;
+    assert!(notes.iter().any(|note| note.contains("serial-1")));
+}
+
+#[test]
+fn a_volume_grows_in_whole_blocks() {
+    let clean = grown(true, AFTER + 512);
+    let clock = Rc::new(forebay_rt::VirtualTime::new());
+    let medium = forebay_subjects::cache::volume::fresh(BEFORE, 4096);
+    let made = World::new(1, None, &medium, 4096, clock);
+    let log = made.log.now();
+    let world = World::with_images(2, None, &log, &clean.data);
+    let attached = world.with_volume(AttachOptions::default(), |volume| async move {
+        (volume.geometry().block_size, volume.geometry().len)
+    });
+    assert_eq!(attached, Some((4096, AFTER)));
+    let log = Rc::clone(&world.log);
+    let copies = world.run(async move { read_superblocks(&*log).await });
+    assert!(copies.expect("no cut").expect("read").newest().is_ok());
+}
+
+/// Writes on a volume while its data device grows twice; the power goes at request `cut_at`. Returns the acknowledged and
+/// flushed writes behind the old ends, and what is on the disks.
+fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
+    let world = Images::fresh(BEFORE).world(seed, cut_at);
+    let done = Rc::new(RefCell::new(Vec::new()));
+    let (kept, data) = (Rc::clone(&done), Rc::clone(&world.data));
+    let options = AttachOptions {
+        bypass: Some(ByteLen::kib(64)),
+        ..AttachOptions::default()
+    };
+    let ended = world.with_volume(options, move |volume| async move {
+        write(&volume, 1, 0, 3 * LINE).await;
+        write(&volume, 2, BEFORE - LINE, LINE).await;
+        // The second is longer by less than what is fingerprinted at a device's end.
+        for (n, len) in [AFTER - (32 << 10), AFTER].into_iter().enumerate() {
+            data.grow(len);
+            assert!(volume.geometry().len < len, "not before it is told to");
+            let before = volume.geometry().len;
+            let resized = volume.resize().await.expect("resized");
+            assert_eq!((resized.before, resized.len), (before, len));
+            let id = 10 + n as u64;
+            write(&volume, id, len - LINE, LINE).await;
+            checked(&volume).flush().await.expect("flush");
+            kept.borrow_mut().push(id);
+            if n == 0 {
+                volume.drain().await.expect("drain");
+            }
+        }
+        // Past the log, and home.
+        write(&volume, 20, 2 << 20, 128 << 10).await;
+        volume.close().await.expect("close");
+    });
+    let done = done.borrow().clone();
+    (done, ended.is_some(), world)
+}
+
+#[test]
+fn a_volume_in_use_becomes_as_long_as_its_data_device_when_it_is_told_to() {
+    let (done, ended, world) = grows_in_use(1, None);
+    assert!(ended && done == [10, 11]);
+    let images = world.after_cut(Coin::Drop);
+    assert_eq!(recorded(&images), AFTER);
+    let world = images.world(2, None);
+    let content = world.with_volume(AttachOptions::default(), |volume| async move {
+        read_all(&checked(&volume)).await.expect("read")
+    });
+    let content = content.expect("no cut");
+    assert!(holds(&content, 1, 0, 3 * LINE) && holds(&content, 2, BEFORE - LINE, LINE));
+    assert!(holds(&content, 10, AFTER - (32 << 10) - LINE, LINE));
+    assert!(holds(&content, 11, AFTER - LINE, LINE) && holds(&content, 20, 2 << 20, 128 << 10));
+}
+
+/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+#[test]
+fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flushed() {
+    let mut n = 0;
+    loop {
+        let (done, ended, world) = grows_in_use(n, Some(n));
+        for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+            let images = world.after_cut(coin);
+            let len = images.data.len() as u64;
+            assert!(recorded(&images) <= len);
+            let again = images.world(n + 1000, None);
+            let (log, data) = (Rc::clone(&again.log), Rc::clone(&again.data));
+            let report = again.run(async move {
+                let data: Rc<dyn Device> = data;
+                let pair = Some((data, identity(len)));
+                forebay_dcd::check(log, pair, &mut |_, _| {}).await
+            });
+            let problems = report.expect("no cut").expect("a log").problems;
+            assert!(problems.is_empty(), "a cut at {n}: {problems:?}");
+            let content = again.with_volume(AttachOptions::default(), |volume| async move {
+                read_all(&checked(&volume)).await.expect("read")
+            });
+            let content = content.expect("no cut");
+            for id in &done {
+                let end = AFTER - if *id == 10 { 32 << 10 } else { 0 };
+                assert!(holds(&content, *id, end - LINE, LINE), "{id}, a cut at {n}");
+            }
+        }
+        if ended {
+            break;
+        }
+        n += 1;
+    }
+    assert!(n > 20, "{n}");
+}
+
+#[test]
+fn a_data_device_that_shrank_under_a_volume_in_use_is_refused_and_the_volume_keeps_its_length() {
+    let world = Images::fresh(BEFORE).world(1, None);
+    let (rt, log, data) = world.parts();
+    let shorter = Rc::new(Tap::new(data as Rc<dyn Device>, Shorter::default()));
+    let attached = Rc::clone(&shorter);
+    world.run(async move {
+        let options = AttachOptions::default();
+        let (volume, _) = Volume::attach(rt, log, attached, identity(BEFORE), options)
+            .await
+            .expect("attach");
+        shorter.shrunk.set(true);
+        let error = volume.resize().await.expect_err("refused");
+        assert!(matches!(error, ResizeError::Shrunk { .. }), "{error}");
+        assert_eq!(volume.geometry().len, BEFORE);
+        write(&volume, 3, 0, LINE).await;
+    });
+}
+
+/// Has a device be shorter than it was.
+#[derive(Default)]
+struct Shorter {
+    shrunk: Cell<bool>,
+}
+
+impl Hooks for Shorter {
+    fn refreshed(&self, len: u64) -> u64 {
+        len - if self.shrunk.get() { LINE } else { 0 }
+    }
+}
