@@ -118,6 +118,13 @@ pub(crate) enum Command {
     /// also says that the log device will not be attached again. Without --lose-unreadable it only says
     /// what would be lost.
     GiveUp(GiveUpArgs),
+    /// Take the length that the devices have now: they became longer, by `lvextend` or `truncate`.
+    ///
+    /// A cached volume becomes as long as its data device, at once if it is attached (and else by its next attach,
+    /// without this command). The block device of an attached volume gets the new length while it is in use; have the
+    /// filesystem on it take it then (`resize2fs`, `xfs_growfs`). NBD clients see it at their next connection. No volume
+    /// becomes shorter.
+    Resize(ResizeArgs),
     /// Move everything to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected. With --hand-over
@@ -433,6 +440,16 @@ pub(crate) struct GiveUpArgs {
     /// Do it: what cannot be read is lost from then on.
     #[arg(long)]
     pub(crate) lose_unreadable: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ResizeArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Of a log-structured volume: its new length, which may be more than there is room for. Without it, the volume gets the
+    /// length that one made on such a device has, if it is shorter.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<ByteLen>,
 }
 
 #[derive(Args, Debug)]

@@ -89,6 +89,7 @@ fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
         Command::Status(args) => commands::status::run(&args),
         Command::Drain(args) => commands::drain::run(&args),
         Command::GiveUp(args) => commands::give_up::run(&args),
+        Command::Resize(args) => commands::resize::run(args),
         Command::Detach(args) => commands::detach::run(&args),
         Command::Check(args) => return commands::check::run(args),
         Command::Dump(args) => commands::dump::run(args),

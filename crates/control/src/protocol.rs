@@ -35,6 +35,12 @@ pub enum Request {
     },
     /// Count as lost what cannot be read from the log.
     GiveUp {},
+    /// Take the length that the devices have now.
+    Resize {
+        /// Of a log-structured volume: its new length, in bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
     /// Drain, then stop.
     Detach {
         /// Stop without draining.
@@ -73,6 +79,8 @@ pub enum Reply<S> {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<String>,
     },
+    /// The volume has the length of its devices.
+    Resized(ResizedTo),
     /// It is not done.
     Failed {
         /// What kind of failure.
@@ -80,6 +88,19 @@ pub enum Reply<S> {
         /// What, why, and what to do.
         message: String,
     },
+}
+
+/// What became of a volume that was to take the length of its devices.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ResizedTo {
+    /// Its length before, in bytes; of a filesystem, what fitted into it.
+    pub before: u64,
+    /// The same now.
+    pub len: u64,
+    /// What an administrator should know.
+    pub notes: Vec<String>,
+    /// Why the block device has not got the new length; none if it has, or there is none.
+    pub device_stays: Option<String>,
 }
 
 /// The most parts in one answer to [`Request::Place`].
@@ -307,6 +328,12 @@ mod tests {
         assert_eq!(
             read(r#"{"command":"hand-over"}"#).unwrap(),
             Request::HandOver {}
+        );
+        assert_eq!(
+            read(r#"{"command":"resize","size":1048576}"#).unwrap(),
+            Request::Resize {
+                size: Some(1 << 20)
+            }
         );
         for text in [
             "",

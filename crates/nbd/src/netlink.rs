@@ -136,6 +136,15 @@ pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> Command {
     }
 }
 
+/// Gives a connected device another length, in bytes; `backend` is what it was made with.
+pub fn resize(index: u32, backend: &str, len: u64) -> Command {
+    let attributes = Attributes::default().index(index).backend(backend);
+    Command {
+        number: command::RECONFIGURE,
+        attributes: attributes.number(attribute::SIZE_BYTES, len),
+    }
+}
+
 /// Ends a device.
 pub fn disconnect(index: u32) -> Command {
     Command {

@@ -28,6 +28,17 @@ impl Failure {
         }
     }
 
+    /// The kind of failure that this is the cause of.
+    pub fn code_of(cause: Cause) -> Code {
+        match cause {
+            Cause::General => Code::General,
+            Cause::Usage => Code::Usage,
+            Cause::NotFound => Code::NotFound,
+            Cause::Refused | Cause::Loss => Code::Refused,
+            Cause::Device => Code::Io,
+        }
+    }
+
     /// A failure that is none of the others.
     pub fn general(text: impl fmt::Display) -> Failure {
         Failure::new(Code::General, text)
@@ -71,19 +82,12 @@ impl<S> From<Failure> for Reply<S> {
 
 impl From<StackError> for Failure {
     fn from(error: StackError) -> Failure {
-        let code = match error.cause() {
-            Cause::Loss => {
-                return Failure::refused(format!(
-                    "{error}; see `forebay check`, or give up what is lost with --accept-loss"
-                ));
-            }
-            Cause::General => Code::General,
-            Cause::Usage => Code::Usage,
-            Cause::NotFound => Code::NotFound,
-            Cause::Refused => Code::Refused,
-            Cause::Device => Code::Io,
-        };
-        Failure::new(code, error)
+        match error.cause() {
+            Cause::Loss => Failure::refused(format!(
+                "{error}; see `forebay check`, or give up what is lost with --accept-loss"
+            )),
+            cause => Failure::new(Failure::code_of(cause), error),
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::rc::Rc;
 pub use forebay_dcd::{Place, PlaceExtent};
 use forebay_device::{Device, DeviceError};
 use forebay_dfs::Fs;
+use forebay_units::ByteLen;
 
-use crate::{Counted, Status};
+use crate::{Cause, Counted, Status};
 
 /// What a layer answers, once it has.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -17,6 +18,33 @@ pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotDrained(pub(crate) String);
+
+/// A volume whose devices became longer, or that was to be longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resized {
+    /// Its length before, in bytes; of a filesystem, how much fitted into it.
+    pub before: u64,
+    /// The same now.
+    pub len: u64,
+    /// What an administrator should know.
+    pub notes: Vec<String>,
+}
+
+/// Why a volume keeps its length, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct NotResized {
+    /// What stands in the way.
+    pub cause: Cause,
+    pub(crate) text: String,
+}
+
+impl NotResized {
+    pub(crate) fn new(cause: Cause, why: impl std::fmt::Display) -> NotResized {
+        let text = why.to_string();
+        NotResized { cause, text }
+    }
+}
 
 /// The uppermost layer of an attached volume: a device, and what there is to know and to do besides.
 ///
@@ -86,6 +114,19 @@ pub trait Layer {
     /// True until what was to be given up is lost, or was read after all.
     fn gives_up(&self) -> bool {
         false
+    }
+
+    /// Looks at the lengths of the devices, takes what they have become longer, and makes the volume `size` bytes long if
+    /// that is given. [`Layer::device`] has the new length from then on.
+    ///
+    /// # Errors
+    /// If a device became shorter, or the volume cannot have that size. It keeps its length.
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+        let _ = size;
+        Box::pin(async {
+            let text = "volumes of this kind cannot be made longer";
+            Err(NotResized::new(Cause::Usage, text))
+        })
     }
 
     /// Ends service: new requests fail, those under way end, and what was acknowledged becomes durable.

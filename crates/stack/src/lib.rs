@@ -45,7 +45,7 @@ pub use error::{Cause, StackError};
 pub use files::{Asked, Counted, FilesCheck, FilesFacts, FilesWanted};
 pub use forebay_dcd::Acknowledge;
 pub use forebay_dfs::{Clock, Fs, Time};
-pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
+pub use layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
 pub use lines::{Around, Lines};
 pub use make::{Blank, Made, Wanted};
 pub use model::{Model, ModelError};

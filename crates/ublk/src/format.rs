@@ -27,6 +27,8 @@ pub mod control {
     pub const START_DEV: u32 = write(0x06, BYTES);
     /// Takes the block device away, whoever uses it.
     pub const STOP_DEV: u32 = write(0x07, BYTES);
+    /// Gives a live device another length, in sectors of 512 bytes (Linux 6.16).
+    pub const UPDATE_SIZE: u32 = write(0x15, BYTES);
     /// Takes the block device away if nobody has it open (Linux 7.0).
     pub const TRY_STOP_DEV: u32 = write(0x17, BYTES);
     /// Says what the block device is to be like, with `Params`.

@@ -13,8 +13,8 @@ pub enum Unfit {
          daemon were killed again; attach it without that"
     )]
     Loses,
-    /// Another length, in bytes.
-    #[error("it has {was} bytes, and the volume {is}")]
+    /// It is longer than the volume, in bytes.
+    #[error("it has {was} bytes, and the volume only {is}")]
     Length {
         /// As it was made.
         was: u64,

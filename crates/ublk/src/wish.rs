@@ -89,7 +89,8 @@ impl Wish {
 
     fn fits(&self, as_made: &Params) -> Result<(), Unfit> {
         let now = self.params();
-        if as_made.sectors != now.sectors {
+        // A volume that grew serves a device of its old length, which may get the new one later.
+        if as_made.sectors > now.sectors {
             let bytes = |params: &Params| params.sectors.saturating_mul(SECTOR_BYTES);
             let (was, is) = (bytes(as_made), bytes(&now));
             return Err(Unfit::Length { was, is });
@@ -215,12 +216,14 @@ mod tests {
     fn a_device_that_was_left_is_taken_up_only_by_what_is_like_it() {
         let (left, made) = (WISH.info(), WISH.params());
         assert_eq!(WISH.accepts(&left, &made), Ok(()));
-        let longer = like(|geometry| geometry.len = 2 << 30);
+        let grown = like(|geometry| geometry.len = 2 << 30);
+        assert_eq!(grown.accepts(&left, &made), Ok(()));
+        let shorter = like(|geometry| geometry.len = 1 << 29);
         let length = Unfit::Length {
             was: 1 << 30,
-            is: 2 << 30,
+            is: 1 << 29,
         };
-        assert_eq!(longer.accepts(&left, &made), Err(length));
+        assert_eq!(shorter.accepts(&left, &made), Err(length));
         let coarser = like(|geometry| geometry.block_size = 4096);
         let blocks = Unfit::Blocks { was: 512, is: 4096 };
         assert_eq!(coarser.accepts(&left, &made), Err(blocks));

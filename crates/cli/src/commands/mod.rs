@@ -11,6 +11,7 @@ pub(crate) mod give_up;
 pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod remove;
+pub(crate) mod resize;
 pub(crate) mod status;
 pub(crate) mod udev;
 pub(crate) mod umount;

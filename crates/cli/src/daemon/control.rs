@@ -13,6 +13,7 @@ use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
 
+use super::resize::resize;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::{Daemon, place};
 use forebay_program::failure::{Failure, Outcome};
@@ -29,6 +30,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// What is being done while users' last writes come from the kernel, and while what came becomes durable.
 const WRITING_BACK: &str = "writing back";
 const CLOSING: &str = "closing";
+/// What is being done while the volume takes the length of its devices.
+const RESIZING: &str = "resizing";
 /// How long to wait when the process has no descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -152,6 +155,11 @@ impl Client {
             Request::GiveUp {} => {
                 let given_up = self.give_up().await?;
                 self.done(given_up).await
+            }
+            Request::Resize { size } => {
+                let resized = self.telling(RESIZING, resize(daemon, size)).await;
+                self.say(&resized.map_or_else(Into::into, Reply::Resized))
+                    .await
             }
             Request::Detach { keep_dirty } => {
                 let waits = Waits::new(daemon);

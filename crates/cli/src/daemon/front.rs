@@ -1,8 +1,9 @@
 //! What makes a block device of the volume.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
-use forebay_device::Device;
+use forebay_device::{Device, Geometry};
 use forebay_os::isolated;
 use forebay_serve::blockdev::{
     AttachError, CleanupError, DetachError, Held, InUse, LoopOptions, LoopVolume, NbdDevice,
@@ -209,6 +210,29 @@ impl Front {
         }
     }
 
+    /// Tells the kernel that the volume became longer. None if there is no block device.
+    pub(super) fn resize(
+        &self,
+        volume: &str,
+        geometry: &Geometry,
+    ) -> Option<Pin<Box<dyn Future<Output = Outcome>>>> {
+        Some(match self {
+            Front::None | Front::Mount(..) => return None,
+            Front::Loop(volume) => {
+                let resized = volume.resize();
+                Box::pin(async { resized.await.map_err(Failure::io) })
+            }
+            Front::Nbd(device) => {
+                let resized = device.resize(volume, geometry);
+                Box::pin(async { resized.await.map_err(|error| nbd_failed(&error)) })
+            }
+            Front::Ublk(device) => {
+                let resized = device.resize(geometry.len);
+                Box::pin(async { resized.await.map_err(ublk_failed) })
+            }
+        })
+    }
+
     /// Takes the block device away. If somebody uses it, nothing happens but the failure that says
     /// who. Afterwards this is [`Front::None`].
     pub(super) async fn stop(&mut self) -> Outcome {
@@ -328,7 +352,7 @@ fn ublk_failed(error: UblkError) -> Failure {
         E::Served { .. } | E::Unlike { .. } | E::Waiting { .. } | E::Busy { .. } => {
             Failure::refused(error)
         }
-        E::NotRecoverable { .. } => Failure::refused(error),
+        E::NotRecoverable { .. } | E::FixedLength { .. } => Failure::refused(error),
         E::NoMemory | E::WriteBack { .. } | E::Io { .. } => Failure::io(error),
     }
 }

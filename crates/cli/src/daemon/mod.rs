@@ -15,6 +15,7 @@ mod metrics;
 mod mount;
 mod notify;
 mod place;
+mod resize;
 mod spawn;
 mod start;
 mod stop;

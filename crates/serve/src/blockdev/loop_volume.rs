@@ -9,6 +9,7 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_os::Ring;
 use forebay_rt::Rt;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::held::Held;
 use super::holders::{Holders, LOOK_EVERY, LOOKS, holders, lasting_holders};
@@ -242,6 +243,14 @@ fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<Made> {
     }
 }
 
+/// Gives loop device `name` the length that its file has now.
+fn resize(name: &str, file: &Path) -> io::Result<()> {
+    // The kernel believes what it was told of the file before, unless the server has to be asked.
+    let always_ask = AtFlags::STATX_FORCE_SYNC;
+    statx(CWD, file, always_ask, StatxFlags::SIZE)?;
+    Loop::open(name, Access::Configure)?.resize()
+}
+
 /// What became of an attempt to clear a loop device.
 enum Cleared {
     Yes,
@@ -349,6 +358,20 @@ impl LoopVolume {
     /// and says why. The loop device is dead then; [`LoopVolume::detach`] still clears it away.
     pub async fn ended(&mut self) -> Rc<Ended> {
         self.fuse.ended().await
+    }
+
+    /// Tells the kernel that the device behind it became longer. The future borrows nothing.
+    ///
+    /// # Errors
+    /// The system's; the block device keeps its length.
+    pub fn resize(&self) -> impl Future<Output = io::Result<()>> + use<> {
+        let (name, file) = (self.name.clone(), self.fuse.file());
+        async move {
+            match name {
+                Some(name) => isolated(move || resize(&name, &file)).await?,
+                None => Ok(()),
+            }
+        }
     }
 
     /// Writes back what the block device has cached, clears it, unmounts the filesystem beneath and

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
 const LOOP_SET_STATUS64: libc::c_ulong = 0x4C04;
 const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
+const LOOP_SET_CAPACITY: libc::c_ulong = 0x4C07;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 
@@ -177,6 +178,12 @@ impl Loop {
             file_name: info.file_name,
             direct: info.flags & LO_FLAGS_DIRECT_IO != 0,
         }))
+    }
+
+    /// Takes the file's length as it is now.
+    pub(crate) fn resize(&self) -> io::Result<()> {
+        // SAFETY: the request takes no argument.
+        self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_SET_CAPACITY) })
     }
 
     /// Lets go of the file, as soon as nobody has the device open.

@@ -9,7 +9,6 @@ use forebay_device::{Buf, BufMut, Checked, Device, Durability, Geometry, IoFutur
 /// more requests than devices do.
 pub(crate) struct Target {
     device: Checked<Rc<dyn Device>>,
-    geometry: Geometry,
 }
 
 /// What brings and takes no data, and is answered by success alone. With `fua` it is durable when it
@@ -35,13 +34,12 @@ impl Target {
     /// If the device's geometry breaks the contract.
     pub(crate) fn new(device: Rc<dyn Device>, front: &'static str) -> Target {
         Target {
-            geometry: device.geometry(),
             device: Checked::new(device, front),
         }
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
-        self.geometry
+        self.device.geometry()
     }
 
     /// See [`Device::read`].

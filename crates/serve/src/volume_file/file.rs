@@ -18,7 +18,8 @@ use crate::requests::{Change, Target, kernel_errno};
 pub(super) const NAME: &str = "volume";
 /// Its inode.
 const VOLUME: u64 = 2;
-/// How long the kernel may believe names and attributes, in seconds. They never change.
+/// How long the kernel may believe names and attributes, in seconds. They change only where a volume grows, and then the
+/// kernel is made to ask again (`blockdev/loop_volume.rs::resize`).
 const VALID_S: u64 = 1 << 30;
 /// The longest range zeroed by one request to the device, in bytes: the kernel sends up to 4 GiB,
 /// and other requests are to get in between.

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::{Acknowledge, Volume};
+use forebay_dcd::{Acknowledge, ResizeError, Volume};
 use forebay_device::{Checked, Device, DeviceError};
+use forebay_units::ByteLen;
 
 use super::words;
-use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent};
-use crate::{CacheStatus, Status};
+use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, PlaceExtent, Resized};
+use crate::{CacheStatus, Cause, Status};
 
 /// A write cache in use.
 pub(super) struct Cache {
@@ -85,6 +86,28 @@ impl Layer for Cache {
 
     fn gives_up(&self) -> bool {
         self.volume.gives_up()
+    }
+
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+        Box::pin(async move {
+            if size.is_some() {
+                let text = "a cached volume is as long as its data device: leave out --size, and make that longer";
+                return Err(NotResized::new(Cause::Usage, text));
+            }
+            let resized = self.volume.resize().await;
+            let resized = resized.map_err(|error| {
+                let cause = match &error {
+                    ResizeError::Shrunk { .. } => Cause::Refused,
+                    ResizeError::Device(_) | ResizeError::Log(_) => Cause::Device,
+                };
+                NotResized::new(cause, error)
+            })?;
+            Ok(Resized {
+                before: resized.before,
+                len: resized.len,
+                notes: resized.notes,
+            })
+        })
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

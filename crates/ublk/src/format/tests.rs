@@ -18,6 +18,7 @@ fn commands_have_the_numbers_that_the_kernels_macros_give() {
         (control::END_USER_RECOVERY, 0xc020_7511),
         (control::GET_FEATURES, 0x8020_7513),
         (control::DEL_DEV_ASYNC, 0x8020_7514),
+        (control::UPDATE_SIZE, 0xc020_7515),
         (control::TRY_STOP_DEV, 0xc020_7517),
         (queue::FETCH_REQ, 0xc010_7520),
         (queue::COMMIT_AND_FETCH_REQ, 0xc010_7521),

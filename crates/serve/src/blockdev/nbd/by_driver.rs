@@ -129,9 +129,10 @@ fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Res
         text.trim().parse::<u64>().unwrap_or(0)
     };
     let (len, block) = (number("size") * 512, number("queue/logical_block_size"));
-    if len != geometry.len {
+    // A volume that grew serves a device of its old length, which gets the new one when it is served.
+    if len > geometry.len {
         return Err(format!(
-            "it has {len} bytes, and the volume has {}",
+            "it has {len} bytes, and the volume only {}",
             geometry.len
         ));
     }
@@ -172,6 +173,20 @@ pub(super) async fn take_up(
             }
         }
     }
+}
+
+/// The length of a device, in bytes.
+pub(super) fn len(index: u32) -> u64 {
+    let size = Path::new(SYS_BLOCK).join(name(index)).join("size");
+    let sectors = fs::read_to_string(size).unwrap_or_default();
+    sectors.trim().parse::<u64>().unwrap_or(0) * 512
+}
+
+/// Tells the kernel that the volume is `len` bytes long now. Not to be called on a thread that serves the device: the
+/// driver waits for the requests that are under way.
+pub(super) fn resize(index: u32, volume: &str, len: u64) -> Result<(), NbdError> {
+    let resized = control()?.resize(index, &backend(volume), len);
+    resized.map_err(NbdError::io("give a new length to", node(index)))
 }
 
 /// Ends a device; what waits for it fails. Not to be called on a thread that serves it.
@@ -244,9 +259,11 @@ mod tests {
         let sys = sys();
         let like = RamDevice::new(1 << 20, 512).geometry();
         assert_eq!(serves(sys.path(), 3, &like, true), Ok(()));
+        let grown = RamDevice::new(2 << 20, 512).geometry();
+        assert_eq!(serves(sys.path(), 3, &grown, true), Ok(()));
         for (len, block, recoverable, why) in [
             (1 << 20, 512, false, "durability"),
-            (2 << 20, 512, true, "1048576 bytes"),
+            (1 << 19, 512, true, "1048576 bytes"),
             (1 << 20, 4096, true, "blocks of 512"),
         ] {
             let geometry = RamDevice::new(len, block).geometry();

@@ -143,6 +143,15 @@ fn ioctl(dev: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Res
     Ok(())
 }
 
+/// Tells the kernel that the volume of device `name` has `blocks` blocks now. As for
+/// [`by_driver::resize`](super::by_driver::resize), not to be called on a thread that serves it.
+pub(super) fn resize(name: &str, blocks: u64) -> Result<(), NbdError> {
+    let node = node(name);
+    let dev = File::options().read(true).write(true).open(&node);
+    let dev = dev.map_err(NbdError::io("open", &node))?;
+    ioctl(&dev, NBD_SET_SIZE_BLOCKS, blocks).map_err(NbdError::io("give a new length to", &node))
+}
+
 /// Ends the connection of a device that is open.
 pub(super) fn disconnect(dev: &File) -> io::Result<()> {
     ioctl(dev, NBD_DISCONNECT, 0)

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use forebay_device::Geometry;
 use forebay_os::{Ring, Stream};
 use forebay_rt::Rt;
 
@@ -120,7 +121,13 @@ impl Attach<'_> {
         } = self.options;
         let left = (volume, index);
         by_driver::take_up(self.rt, left, &geometry, recoverable, &kernels).await?;
-        Ok(self.attached(Kept::ByDriver(index), wire, true))
+        let device = self.attached(Kept::ByDriver(index), wire, true);
+        if by_driver::len(index) < geometry.len
+            && let Err(error) = device.resize(volume, &geometry).await
+        {
+            tracing::warn!(%error, "the volume grew, and its block device did not");
+        }
+        Ok(device)
     }
 
     async fn start_thread(self) -> Result<NbdDevice, NbdError> {
@@ -217,6 +224,31 @@ impl NbdDevice {
     /// True if it outlives its server.
     pub fn is_recoverable(&self) -> bool {
         matches!(self.kept, Kept::ByDriver(_))
+    }
+
+    /// Tells the kernel that the volume is as long as `geometry` says. The future borrows nothing.
+    ///
+    /// # Errors
+    /// See [`NbdError`]; the device keeps its length.
+    pub fn resize(
+        &self,
+        volume: &str,
+        geometry: &Geometry,
+    ) -> impl Future<Output = Result<(), NbdError>> + use<> {
+        let (node, name, volume) = (self.node.clone(), self.kept.name(), volume.to_owned());
+        let (len, blocks) = (geometry.len, geometry.len / u64::from(geometry.block_size));
+        let by_driver = match &self.kept {
+            Kept::ByDriver(index) => Some(*index),
+            Kept::ByThread(_) => None,
+        };
+        async move {
+            let resize = move || match by_driver {
+                Some(index) => by_driver::resize(index, &volume, len),
+                None => by_thread::resize(&name, blocks),
+            };
+            let failed = NbdError::io("give a new length to", &node);
+            isolated(resize).await.map_err(failed)?
+        }
     }
 
     /// Leaves the block device to the next server of the volume: from now on requests wait for that one,

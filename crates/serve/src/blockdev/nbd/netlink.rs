@@ -61,6 +61,12 @@ impl Control {
         self.ask(&command).map(drop)
     }
 
+    /// Gives a device another length, in bytes. `backend` is what it was made with. Waits for the requests that are
+    /// under way.
+    pub(super) fn resize(&mut self, index: u32, backend: &str, len: u64) -> io::Result<()> {
+        self.ask(&netlink::resize(index, backend, len)).map(drop)
+    }
+
     /// Ends a device; what waits for it fails.
     pub(super) fn disconnect(&mut self, index: u32) -> io::Result<()> {
         self.ask(&netlink::disconnect(index)).map(drop)

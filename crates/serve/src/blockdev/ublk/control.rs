@@ -102,6 +102,12 @@ impl Control {
         self.run(control::END_USER_RECOVERY, id, pid.into(), &mut [])
     }
 
+    /// Gives the block device another length, in sectors of 512 bytes. `None` if this kernel cannot.
+    pub(super) fn update_size(&self, id: u32, sectors: u64) -> Option<io::Result<()>> {
+        let updated = self.run(control::UPDATE_SIZE, id, sectors, &mut []);
+        known(updated)
+    }
+
     /// Takes the block device away, whoever uses it.
     pub(super) fn stop(&self, id: u32) -> io::Result<()> {
         self.plain(control::STOP_DEV, id)

@@ -174,7 +174,14 @@ impl Attach<'_> {
             return Err(error);
         }
         tracing::info!(device = %node(id).display(), "took up what another daemon left");
-        Ok(self.attached(id, serving, true))
+        let device = self.attached(id, serving, true);
+        let (len, was) = (self.wish.geometry.len, as_made.sectors * 512);
+        if len > was
+            && let Err(error) = device.resize(len).await
+        {
+            tracing::warn!(%error, was, len, "the volume grew, and its block device did not");
+        }
+        Ok(device)
     }
 
     /// The driver says that it is busy until the server that is gone has closed its end, which the kernel
@@ -275,6 +282,24 @@ impl UblkDevice {
     /// True if it outlives its server.
     pub fn is_recoverable(&self) -> bool {
         self.recoverable
+    }
+
+    /// Tells the kernel that the device behind it is `len` bytes long now. The future borrows nothing.
+    ///
+    /// # Errors
+    /// [`UblkError::FixedLength`] if the kernel cannot; and see [`UblkError`].
+    pub fn resize(&self, len: u64) -> impl Future<Output = Result<(), UblkError>> + use<> {
+        let (id, device) = (self.id, self.node.clone());
+        async move {
+            let update = move |control: &Control| match control.update_size(id, len / 512) {
+                Some(updated) => updated.map(|()| true),
+                None => Ok(false),
+            };
+            match controlled("give a new length to a device at", update).await? {
+                true => Ok(()),
+                false => Err(UblkError::FixedLength { device }),
+            }
+        }
     }
 
     /// Takes the block device away, if nobody uses it. It must be served until this is done.

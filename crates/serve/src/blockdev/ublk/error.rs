@@ -83,6 +83,15 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
     },
+    /// The kernel gives no ublk device another length.
+    #[error(
+        "{} keeps its length while it is attached: this kernel's ublk driver cannot change that (Linux 6.16 and later \
+         can); detach and attach the volume to have the new length", device.display()
+    )]
+    FixedLength {
+        /// The block device.
+        device: PathBuf,
+    },
     /// All memory for requests is promised to others.
     #[error("the memory for requests is promised to others")]
     NoMemory,

@@ -1,0 +1,38 @@
+//! The volume becomes longer while it is served.
+
+use forebay_control::ResizedTo;
+use forebay_units::ByteLen;
+
+use super::Daemon;
+use forebay_program::failure::{Failure, Outcome};
+
+/// Has the volume take the length of its devices, and then the block device that of the volume. NBD clients are told by
+/// their next connection.
+pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<ResizedTo> {
+    let name = &daemon.target.name;
+    let resized = daemon.volume.resize(size.map(ByteLen)).await;
+    let resized = resized.map_err(|error| {
+        let code = Failure::code_of(error.cause);
+        Failure::new(code, format!("cannot resize {name}: {error}"))
+    })?;
+    let (before, len) = (resized.before, resized.len);
+    tracing::info!(before, len, "the volume took the length of its devices");
+    // Also where the volume has the length already: the block device may have missed it.
+    let follows = match (&*daemon.front.borrow(), daemon.volume.device()) {
+        (Some(front), Some(device)) => front.resize(&daemon.volume.id(), &device.geometry()),
+        _ => None,
+    };
+    let followed = match follows {
+        Some(follows) => follows.await,
+        None => Ok(()),
+    };
+    if let Err(failure) = &followed {
+        tracing::warn!("the block device keeps its length: {failure}");
+    }
+    Ok(ResizedTo {
+        before,
+        len,
+        notes: resized.notes,
+        device_stays: followed.err().map(|failure| failure.text),
+    })
+}

@@ -1,0 +1,160 @@
+//! Devices that became longer, under volumes that are attached and under others.
+//!
+//! Found by review: a data device that was extended could not be attached any more, and the advice destroyed what the
+//! log held.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::system::{Mount, can_serve_loop, installed, tool};
+use crate::world::{MIB, World, texts};
+
+fn set_len(world: &World, name: &str, len: u64) {
+    let file = File::options().write(true).open(world.path(name));
+    file.unwrap().set_len(len).unwrap();
+}
+
+/// The exit code of a check, and all that it said.
+fn check(world: &World, args: &[&str]) -> (i32, String) {
+    let output = world.run(&[&["check"], args].concat());
+    let (out, err) = texts(&output);
+    (output.status.code().unwrap_or(-1), out + &err)
+}
+
+#[test]
+fn a_cached_device_that_grew_while_it_was_detached_is_attached_as_long_as_it_is_now() {
+    for dirty in [false, true] {
+        let world = World::with_volume();
+        if dirty {
+            world.dirty(8 * MIB, 3, 4096);
+        }
+        set_len(&world, "data.img", 96 * MIB);
+        let (code, said) = check(&world, &["v"]);
+        assert_eq!(code, i32::from(dirty), "{said}");
+        assert!(
+            said.contains("96MiB long, 32MiB longer") && !said.contains("DAMAGED"),
+            "{said}"
+        );
+        world.attach();
+        {
+            let mut client = world.client();
+            assert_eq!(client.len(), 96 * MIB);
+            client.write(96 * MIB - 4096, &[5; 4096]).unwrap();
+            let kept = if dirty { [3; 4096] } else { [0; 4096] };
+            assert_eq!(client.read(8 * MIB, 4096).unwrap(), kept);
+        }
+        world.detach();
+        assert_eq!(world.peek("data.img", 96 * MIB - 4096, 4096), [5; 4096]);
+        let (code, said) = check(&world, &["v"]);
+        assert!(code == 0 && !said.contains("longer"), "{said}");
+    }
+}
+
+#[test]
+fn a_volume_that_is_not_attached_is_resized_and_says_so_and_removed_as_well() {
+    let world = World::with_volume();
+    world.dirty(8 * MIB, 3, 4096);
+    set_len(&world, "data.img", 96 * MIB);
+    let output = world.run(&["resize", "v"]);
+    let (out, said) = texts(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(out.contains("v has 96MiB"), "{out}");
+    assert!(said.contains("96MiB instead of 64MiB"), "{said}");
+    set_len(&world, "data.img", 128 * MIB);
+    world.ok(&["remove", "v"]);
+    assert_eq!(world.peek("data.img", 8 * MIB, 4096), [3; 4096]);
+}
+
+#[test]
+fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_not() {
+    for (dirty, remedy) in [
+        (false, "forebay remove"),
+        (true, "nothing in the log is lost"),
+    ] {
+        let world = World::with_volume();
+        if dirty {
+            world.dirty(8 * MIB, 3, 4096);
+        }
+        set_len(&world, "data.img", 32 * MIB);
+        let refused = world.refused(&["attach", "v", "--via", "none"]);
+        refused.with(4, &["32MiB", "64MiB", "shrank", remedy]);
+        // And so it is: the length comes back, with what was at the end before.
+        set_len(&world, "data.img", 64 * MIB);
+        world.poke("data.img", 64 * MIB - 100, &[7; 100]);
+        world.attach();
+        let kept = if dirty { [3; 4096] } else { [0; 4096] };
+        assert_eq!(world.client().read(8 * MIB, 4096).unwrap(), kept);
+    }
+}
+
+#[test]
+fn an_attached_volume_takes_the_new_length_when_it_is_told_to_and_nbd_clients_by_their_next_connection()
+ {
+    let world = World::with_volume();
+    world.attach();
+    let mut before = world.client();
+    before.write(0, &[1; 4096]).unwrap();
+    set_len(&world, "data.img", 96 * MIB);
+    assert_eq!(world.client().len(), 64 * MIB);
+    assert!(
+        world
+            .ok(&["resize", "v"])
+            .contains("96MiB now, 64MiB before")
+    );
+    let status: serde_json::Value =
+        serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap();
+    assert_eq!(status["len"], 96 * MIB);
+    {
+        let mut client = world.client();
+        assert_eq!(client.len(), 96 * MIB);
+        client.write(96 * MIB - 4096, &[5; 4096]).unwrap();
+        client.flush().unwrap();
+    }
+    assert_eq!(before.read(0, 4096).unwrap(), [1; 4096]);
+    assert!(world.ok(&["resize", "v"]).contains("v has 96MiB"));
+    // Killed, what was written behind the old end is in the log only.
+    world.kill("v");
+    world.attach();
+    assert_eq!(
+        world.client().read(96 * MIB - 4096, 4096).unwrap(),
+        [5; 4096]
+    );
+    let sized = world.run(&["resize", "v", "--size", "1GiB"]);
+    crate::world::failed(&[], &sized).with(2, &["--size"]);
+}
+
+#[test]
+fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
+    let test = "a_mounted_filesystem_takes_the_length";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "resize2fs"]) {
+        return;
+    }
+    let world = World::with_volume();
+    let device = world.attach_loop();
+    tool("mkfs.ext4", &["-q", "-F", &device]).expect("a filesystem");
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    fs::write(world.path("mnt/file"), "kept").unwrap();
+    set_len(&world, "data.img", 96 * MIB);
+    world.ok(&["resize", "v"]);
+    let name = Path::new(&device).file_name().unwrap().to_str().unwrap();
+    let sectors = fs::read_to_string(format!("/sys/block/{name}/size")).unwrap();
+    assert_eq!(sectors.trim(), (96 * MIB / 512).to_string());
+    fs::write(world.path("mnt/file2"), "kept too").unwrap();
+    drop(mount);
+    // Not while it is mounted, for which containers have no permission.
+    tool("e2fsck", &["-f", "-p", &device]).expect("it is sound");
+    tool("resize2fs", &[&device]).expect("it takes the new length");
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    fs::write(world.path("mnt/large"), vec![7; 70 << 20]).expect("there is room for it now");
+    assert_eq!(fs::read(world.path("mnt/file2")).unwrap(), b"kept too");
+    drop(mount);
+    world.detach();
+    // The data device alone is the volume.
+    let mut magic = [0; 2];
+    let data = File::open(world.path("data.img")).unwrap();
+    data.read_exact_at(&mut magic, 1024 + 56).unwrap();
+    assert_eq!(magic, [0x53, 0xef]);
+    let image = world.path("data.img").display().to_string();
+    tool("fsck.ext4", &["-f", "-n", &image]).expect("it is sound");
+}
