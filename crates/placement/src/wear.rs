@@ -66,6 +66,14 @@ impl Wear {
         }
     }
 
+    /// Adds segments that were never erased up to a number of `segments`, none of them free.
+    pub fn grow(&mut self, segments: usize) {
+        let first = self.counts.len();
+        self.counts.resize(segments.max(first), 0);
+        let new = first as u32..self.counts.len() as u32;
+        self.used.extend(new.map(|segment| (0, segment)));
+    }
+
     /// `segment` was erased or discarded once more.
     pub fn erased(&mut self, segment: u32) {
         let Some(count) = self.counts.get_mut(segment as usize) else {

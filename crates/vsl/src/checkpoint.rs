@@ -21,8 +21,9 @@ use crate::format::{
     Checkpoint, ChunkRef, Entry, Index, MetaKind, OpenSegment, PART_BYTES, PartRef, Superblock,
     TableChunk,
 };
+use crate::geometry::Layout;
 use crate::meta::{Meta, chunk_sectors};
-use crate::room::Room;
+use crate::room::{Room, changed_max};
 use crate::segment::{Frontier, Segment, SegmentPhase};
 use crate::space::{Inner, Space};
 use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
@@ -39,6 +40,22 @@ struct Cut {
     frontier: Frontier,
     entries: u64,
     written: u64,
+    /// What the volume has more than before when the checkpoint is valid.
+    growth: Option<Growth>,
+}
+
+/// What a volume is to have, if it has less.
+#[derive(Clone, Copy)]
+pub(crate) struct Growth {
+    pub(crate) segments: u32,
+    pub(crate) space_sectors: u64,
+}
+
+impl Growth {
+    /// The segments of a volume that had the segments of `layout`.
+    fn layout(&self, layout: Layout) -> Layout {
+        layout.of_at_least(self.segments)
+    }
 }
 
 /// Places beside nodes that a checkpoint supersedes, with their lengths in sectors.
@@ -91,12 +108,25 @@ pub(crate) async fn checkpointer(inner: Rc<Inner>) {
 
 impl Inner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
+        self.checkpoint_with(None).await
+    }
+
+    /// Makes a checkpoint with which the volume has what it is to have, or does not, if it does not become valid.
+    pub(crate) async fn checkpoint_with(
+        self: &Rc<Self>,
+        growth: Option<Growth>,
+    ) -> Result<(), LogError> {
         let _turn = self.checkpoint_turn.lock().await;
         if let Some(failure) = self.commit.failure() {
             return Err(failure);
         }
         self.checkpoint_wanted.set(false);
         let mut cut = self.cut();
+        if let Some(growth) = growth {
+            let layout = growth.layout(self.commit.composer().layout);
+            cut.table.grow(layout.segment_count as usize, false);
+            cut.growth = Some(growth);
+        }
         let written = self.write_all(&mut cut).await;
         self.commit.composer_mut().frozen_bytes = 0;
         match written {
@@ -220,6 +250,7 @@ impl Inner {
             frontier,
             entries: self.entries_since.get(),
             written: self.written_since.get(),
+            growth: None,
         }
     }
 
@@ -304,7 +335,9 @@ impl Inner {
     ) -> Result<Meta, LogError> {
         let mut meta = self.meta.borrow().clone();
         meta.body.clear();
-        let count = cut.table.len();
+        meta.table.resize(cut.table.chunk_count(), None);
+        // A checkpoint with which the volume gets more segments makes its last chunk longer.
+        let count = self.commit.composer().table.len();
         for n in 0..cut.table.chunk_count() {
             let known = meta.table[n].filter(|_| !cut.table.has_changed(n));
             let chunk = match known {
@@ -387,9 +420,16 @@ impl Inner {
         self.commit.has_work();
         let last = self.superblock.borrow().clone();
         let offset = u64::from(layout.offset_of(place)) / SECTOR_BYTES;
+        let grown = match cut.growth {
+            Some(growth) => (growth.layout(layout), growth.space_sectors),
+            None => (layout, 0),
+        };
         Ok(Superblock {
             generation: last.generation + 1,
             epoch,
+            len: grown.0.len.max(last.len),
+            segment_count: grown.0.segment_count,
+            space_sectors: grown.1.max(last.space_sectors),
             checkpoint: u64::from(slot) * layout.segment_sectors() + offset,
             checkpoint_segment: layout.segment_of(place),
             checkpoint_sectors: sectors as u32,
@@ -432,6 +472,10 @@ impl Inner {
             streams.table.discount_meta(place, sectors);
         }
         streams.table.pass(cut.frontier);
+        if let Some(growth) = cut.growth {
+            let layout = growth.layout(streams.layout);
+            streams.grow(layout, changed_max(&layout, &self.options));
+        }
         drop(streams);
         *self.meta.borrow_mut() = meta;
         self.entries_since

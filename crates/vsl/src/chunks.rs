@@ -33,6 +33,23 @@ impl Chunks {
         }
     }
 
+    /// Adds unused segments up to a number of `len`. The chunks that get some count as changed, unless the newest
+    /// checkpoint has them.
+    pub(crate) fn grow(&mut self, len: usize, checkpointed: bool) {
+        while self.len < len {
+            if self.len.is_multiple_of(TABLE_CHUNK_SEGMENTS) {
+                self.chunks.push(Rc::new(Vec::new()));
+                self.changed.push(false);
+            }
+            let last = self.chunks.len() - 1;
+            let free = TABLE_CHUNK_SEGMENTS - self.len % TABLE_CHUNK_SEGMENTS;
+            let more = free.min(len - self.len);
+            Rc::make_mut(&mut self.chunks[last]).extend(std::iter::repeat_n(Segment::NEW, more));
+            self.changed[last] |= !checkpointed;
+            self.len += more;
+        }
+    }
+
     /// The number of segments.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -16,10 +16,8 @@ pub(crate) use checkpoint::{
 pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream};
 pub(crate) use forebay_segments::HEADER_BYTES;
 pub use forebay_segments::{FormatError, VolumeId};
-pub(crate) use superblock::{
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
-};
-pub use superblock::{Superblock, VERSION};
+pub(crate) use superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN};
+pub use superblock::{SEGMENTS_MAX, Superblock, VERSION};
 
 /// The records of a volume: one order over several streams, so each says its number.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -18,6 +18,11 @@ impl Free {
         }
     }
 
+    /// There are `slots` slots now.
+    pub(crate) fn grow(&mut self, slots: usize) {
+        self.wear.grow(slots);
+    }
+
     /// A slot is filled once more.
     pub(crate) fn opened(&mut self, slot: Slot) {
         self.wear.erased(slot.0);

@@ -106,6 +106,26 @@ impl Layout {
         }
     }
 
+    /// The segments of the same volume on a device of `len` bytes, if that is longer than it was: all that fit, up to the
+    /// most that a volume has.
+    #[must_use]
+    pub fn on_longer(&self, len: u64) -> Layout {
+        let bytes = u64::from(self.segment_bytes);
+        let fit = len.saturating_sub(SEGMENTS_AT) / bytes;
+        self.of_at_least(fit.min(SEGMENTS_MAX.into()) as u32)
+    }
+
+    /// The same with as many segments, if it has fewer.
+    pub(crate) fn of_at_least(&self, segments: u32) -> Layout {
+        let segment_count = self.segment_count.max(segments);
+        let segments = u64::from(segment_count) * u64::from(self.segment_bytes);
+        Layout {
+            segment_count,
+            len: SEGMENTS_AT + segments,
+            ..*self
+        }
+    }
+
     /// The shape of the segments.
     pub fn shape(&self) -> Shape {
         Shape {

@@ -14,7 +14,7 @@
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
 //! `queue.rs` (what comes next); `store.rs` (where segments are kept); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
-//! short); `checkpoint.rs`, `recover.rs`, `clean.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
+//! short); `checkpoint.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
 
@@ -32,6 +32,7 @@ mod error;
 mod format;
 mod free;
 mod geometry;
+mod grow;
 mod hand_over;
 mod home;
 mod homes;
@@ -62,8 +63,9 @@ pub use forebay_placement::WriteClock;
 pub use forebay_placement::cost::Disk;
 pub use forebay_placement::placement::{Fact, Kind};
 pub use forebay_placement::wear::Levelling;
-pub use format::{FormatError, Superblock, VERSION, VolumeId};
+pub use format::{FormatError, SEGMENTS_MAX, Superblock, VERSION, VolumeId};
 pub use geometry::{GeometryError, Layout, Slot};
+pub use grow::GrowError;
 pub use inspect::{DumpItem, Pending, dump, pending};
 pub use linear::Linear;
 pub use options::Options;

@@ -10,7 +10,7 @@ use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::error::SpaceError;
 use crate::space::Space;
 
-/// A space as a device of fixed length. Discards and zeroes that give their room back are trims.
+/// A space as a device, which becomes longer with the space. Discards and zeroes that give their room back are trims.
 #[derive(Clone)]
 pub struct Linear {
     space: Space,
@@ -123,7 +123,11 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
 
 impl Device for Linear {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        // A space may become longer.
+        Geometry {
+            len: self.space.sectors() * SECTOR_BYTES,
+            ..self.geometry
+        }
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

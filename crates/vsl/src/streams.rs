@@ -128,6 +128,13 @@ impl Streams {
         }
     }
 
+    /// The newest checkpoint has more segments than the one before.
+    pub(crate) fn grow(&mut self, layout: Layout, changed_max: u64) {
+        self.layout = layout;
+        self.changed_max = changed_max;
+        self.table.grow(layout);
+    }
+
     /// The newest record that is composed.
     pub(crate) fn last_record(&self) -> RecordSeq {
         self.next_record.prev()

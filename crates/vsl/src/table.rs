@@ -147,6 +147,26 @@ impl SegmentTable {
         table
     }
 
+    /// Adds free segments up to the number that `layout` has. The newest checkpoint has them already: nothing may be opened
+    /// in a segment that recovery does not know of.
+    pub(crate) fn grow(&mut self, layout: Layout) {
+        let (before, count) = (self.len(), layout.segment_count as usize);
+        self.layout = layout;
+        self.segments.grow(count, true);
+        self.free.grow(count);
+        for n in before..count {
+            self.states.push(SlotState {
+                state: SegmentState::Free,
+                pins: 0,
+                in_place: 0,
+                meta: 0,
+                later: false,
+                holds_nodes: false,
+            });
+            self.enter(Slot(n as u32), SegmentState::Free);
+        }
+    }
+
     /// Which of the lists has the segments of a state.
     fn list(state: SegmentState) -> Option<usize> {
         match state {

@@ -16,7 +16,7 @@ pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
 /// The fewest segments of a volume: each stream has one open, and the cleaner and a checkpoint need some.
 pub(crate) const SEGMENTS_MIN: u32 = 32;
 /// The most segments of a volume: in memory, each takes about 80 bytes.
-pub(crate) const SEGMENTS_MAX: u32 = 1 << 22;
+pub const SEGMENTS_MAX: u32 = 1 << 22;
 /// The smallest segment, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// The largest segment, in bytes.

@@ -4,6 +4,7 @@
 
 mod cold;
 mod faults;
+mod grown;
 mod home_rot;
 mod in_place;
 mod memory;

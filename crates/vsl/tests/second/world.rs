@@ -49,6 +49,8 @@ pub(crate) struct Faults {
     /// Reads that cover this byte are counted in `watched`.
     pub(crate) watch: Cell<Option<u64>>,
     pub(crate) watched: Cell<u64>,
+    /// The device says that it is by so many bytes shorter than it was.
+    pub(crate) shorter: Cell<u64>,
     pub(crate) failed: Cell<u64>,
     pub(crate) reads: Cell<u64>,
     pub(crate) bytes_read: Cell<u64>,
@@ -74,6 +76,7 @@ impl Faults {
             holding: Cell::default(),
             watch: Cell::default(),
             watched: Cell::default(),
+            shorter: Cell::default(),
             failed: Cell::default(),
             reads: Cell::default(),
             bytes_read: Cell::default(),
@@ -107,6 +110,10 @@ impl Faults {
 }
 
 impl Hooks for Faults {
+    fn refreshed(&self, len: u64) -> u64 {
+        len - self.shorter.get()
+    }
+
     async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
         let (op, range) = (asked.op(), asked.range());
         let len = range.end - range.start;

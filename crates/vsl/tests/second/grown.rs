@@ -1,0 +1,259 @@
+//! Volumes on devices that became longer.
+
+use std::cell::Cell;
+use std::fmt::{Display, Formatter};
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability};
+use forebay_rt::VirtualTime;
+use forebay_sim::disk::{Coin, Image};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::{Each, Role};
+use forebay_units::{ByteLen, LINE_SECTORS, Sector};
+use forebay_vsl::{
+    Batch, GrowError, Kind, Layout, Making, Options, SpaceError, VolumeId, create, open,
+};
+
+use crate::world::{Model, SECTORS, Shape, Volume, World, content, on_a_volume};
+
+const SEGMENT: u64 = 128 << 10;
+const SEGMENTS_AT: u64 = 1 << 20;
+
+fn shape(segments: u64) -> Shape {
+    Shape {
+        segments,
+        segment: SEGMENT,
+        kind: Kind::Lfs,
+    }
+}
+
+/// The device becomes as long as so many segments and a part of one need.
+fn extend(world: &World, segments: u64) {
+    let len = SEGMENTS_AT + segments * SEGMENT + SEGMENT / 2;
+    world.device.below.grow(len);
+}
+
+/// Writes new blocks from `first` on until the volume is full. Returns how many fitted.
+async fn fill(volume: &Volume, model: &mut Model, first: u64) -> u64 {
+    for n in first..model.len() {
+        match volume.try_apply(&model.next(n), Durability::Flush).await {
+            Ok(_) => model.written(n),
+            Err(SpaceError::Full { .. }) => return n - first,
+            Err(error) => panic!("{n}: {error}"),
+        }
+    }
+    panic!("the volume did not get full");
+}
+
+/// Full to the last block, so that a checkpoint with a longer table has no more room than is kept for it.
+#[test]
+fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
+    for (before, after) in [(40, 60), (40, 300), (600, 5000)] {
+        on_a_volume(shape(before), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(after * SEGMENT / 4096);
+            let full = fill(&volume, &mut model, 0).await;
+            let room = volume.space.capacity().mappable;
+            extend(&world, after);
+            volume.space.grow(0).await.expect("grown");
+            assert_eq!(u64::from(volume.space.superblock().segment_count), after);
+            volume.audit().await;
+            let more = volume.space.capacity().mappable - room;
+            let expected = (after - before) * SEGMENT;
+            // Some of the new segments is kept free as well.
+            assert!(
+                more > expected / 10 && more <= expected,
+                "{more} of {expected}"
+            );
+            let more = fill(&volume, &mut model, full).await;
+            assert!(more > 0, "{before} segments, then {after}");
+            volume.flush().await;
+            volume.audit().await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            assert_eq!(u64::from(volume.space.superblock().segment_count), after);
+            model.compare(&volume).await;
+        });
+    }
+}
+
+#[test]
+fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
+    on_a_volume(shape(40), async move |world| {
+        let volume = world.open(Options::default()).await;
+        let sectors = || volume.space.sectors();
+        volume.space.grow(SECTORS / 2).await.expect("nothing to do");
+        assert_eq!((sectors(), volume.space.stats().checkpoints), (SECTORS, 1));
+        volume.space.grow(SECTORS + 8).await.expect("longer");
+        assert_eq!(sectors(), SECTORS + 8);
+        extend(&world, 50);
+        volume.space.grow(SECTORS + 16).await.expect("both");
+        assert_eq!(sectors(), SECTORS + 16);
+        assert_eq!(volume.space.superblock().segment_count, 50);
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        assert_eq!(volume.space.sectors(), SECTORS + 16);
+    });
+}
+
+#[test]
+fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind_it() {
+    on_a_volume(shape(40), async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(2000);
+        for n in 0..400 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        extend(&world, 3000);
+        let (space, grown) = (volume.space.clone(), Rc::new(Cell::new(false)));
+        let done = Rc::clone(&grown);
+        let growing = world.rt.spawn(async move {
+            space.grow(0).await.expect("grown");
+            done.set(true);
+        });
+        let mut n = 0;
+        while !grown.get() || n < 1900 {
+            model.write(&volume, n * 7 % 2000, Durability::Flush).await;
+            n += 1;
+        }
+        growing.await;
+        volume.flush().await;
+        volume.audit().await;
+        // Not closed: what came behind the checkpoint is recovered, from new segments as well.
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        assert!(volume.recovery.entries > 0);
+        model.compare(&volume).await;
+    });
+}
+
+#[test]
+fn a_device_that_became_shorter_is_refused_and_the_volume_stays_as_it_is() {
+    on_a_volume(shape(40), async move |world| {
+        let volume = world.open(Options::default()).await;
+        world.device.shorter.set(4096);
+        let error = volume.space.grow(0).await.expect_err("refused");
+        assert!(matches!(error, GrowError::Shrunk { .. }), "{error}");
+        assert_eq!(volume.space.superblock().segment_count, 40);
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Medium;
+
+impl Display for Medium {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("medium")
+    }
+}
+
+impl Role for Medium {
+    const ALL: &'static [Medium] = &[Medium];
+}
+
+fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
+    let medium = Each::of(|_| image.clone());
+    let clock = Rc::new(VirtualTime::new());
+    Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
+}
+
+/// Blocks that are written and flushed before the disk grows.
+const OLD: u64 = 200;
+
+/// A disk with a volume of 40 segments that holds something.
+fn used() -> Image {
+    let empty = Image::new(SEGMENTS_AT + 40 * SEGMENT);
+    let machine = machine(1, None, &empty);
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let made = machine.run(async move {
+        let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT)));
+        let making = Making {
+            volume: VolumeId([7; 16]),
+            layout: layout.expect("fits"),
+            space_sectors: SECTORS,
+            placement: Kind::Lfs,
+            page_sectors: 8,
+            disk: None,
+        };
+        let disk: Rc<dyn Device> = disk;
+        create(rt.clone(), Rc::clone(&disk), &making)
+            .await
+            .expect("made");
+        let opened = open(rt, disk, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("opened");
+        for n in 0..OLD {
+            let batch = Batch::of_write(Sector(n * LINE_SECTORS), content(n, 1, 4096));
+            space.apply(&batch, Durability::Flush).await.expect("done");
+        }
+        space.flush().await.expect("flushed");
+    });
+    made.expect("no cut");
+    machine.cut(Coin::Keep)[Medium].clone()
+}
+
+/// Grows a volume in use from 40 to 700 segments, so by several checkpoints; the power goes at request `cut_at`. Returns how
+/// many blocks were durable behind that, and what is on the disk.
+fn grown_with_a_cut(image: &Image, cut_at: u64) -> (u64, bool, Machine<Medium>) {
+    let machine = machine(cut_at, Some(cut_at), image);
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let durable = Rc::new(Cell::new(0));
+    let told = Rc::clone(&durable);
+    let ended = machine.run(async move {
+        disk.grow(SEGMENTS_AT + 700 * SEGMENT);
+        let disk: Rc<dyn Device> = disk;
+        let opened = open(rt, disk, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("opened");
+        space.grow(SECTORS + 8).await.expect("grown");
+        for n in 0..40 {
+            let batch =
+                Batch::of_write(Sector((OLD + n) * LINE_SECTORS), content(OLD + n, 1, 65536));
+            space.apply(&batch, Durability::Fua).await.expect("done");
+            told.set(n + 1);
+        }
+    });
+    (durable.get(), ended.is_some(), machine)
+}
+
+/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+#[test]
+fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_be() {
+    let image = used();
+    let (mut lengths, mut n) = ([0, 0], 0);
+    loop {
+        let (durable, ended, cut) = grown_with_a_cut(&image, n);
+        for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+            let left = cut.cut(coin)[Medium].clone();
+            let again = machine(n + 1000, None, &left);
+            let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[Medium]));
+            let found = again.run(async move {
+                let disk: Rc<dyn Device> = disk;
+                let opened = open(rt, disk, Options::default(), false).await;
+                let (space, _workers, _) = opened.unwrap_or_else(|error| panic!("{n}: {error}"));
+                space.audit().await.expect("all is counted");
+                for block in 0..OLD + durable {
+                    let bytes = if block < OLD { 4096 } else { 65536 };
+                    // Those behind lie over each other, by their first blocks.
+                    let buf = BufMut::zeroed(4096);
+                    let read = space.read(Sector(block * LINE_SECTORS), buf).await;
+                    let read = read.expect("read");
+                    assert!(read[..] == content(block, 1, bytes)[..4096], "{block}");
+                }
+                let superblock = space.superblock().clone();
+                (superblock.segment_count, superblock.space_sectors)
+            });
+            match found.expect("no cut") {
+                (40.., SECTORS) => lengths[0] += 1,
+                (700, longer) if longer == SECTORS + 8 => lengths[1] += 1,
+                other => panic!("a cut at {n}: {other:?}"),
+            }
+        }
+        if ended {
+            break;
+        }
+        n += 1;
+    }
+    assert!(
+        n > 40 && lengths[0] > 0 && lengths[1] > 0,
+        "{n}: {lengths:?}"
+    );
+}
