@@ -158,3 +158,120 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
     let image = world.path("data.img").display().to_string();
     tool("fsck.ext4", &["-f", "-n", &image]).expect("it is sound");
 }
+
+/// A volume `v` of that kind on `data.img` of 64 MiB.
+fn space(kind: &str) -> World {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    let args = [
+        "create",
+        "--volume",
+        kind,
+        "--name",
+        "v",
+        "--data",
+        "data.img",
+        "--placement",
+        "lfs",
+    ];
+    world.ok(&args);
+    world
+}
+
+fn status(world: &World) -> serde_json::Value {
+    serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
+}
+
+#[test]
+fn a_log_structured_volume_takes_the_room_of_a_longer_device_attached_or_not() {
+    let world = space("vsl");
+    world.attach();
+    let before = status(&world);
+    world.client().write(8 * MIB, &[3; 4096]).unwrap();
+    set_len(&world, "data.img", 128 * MIB);
+    let said = world.ok(&["resize", "v"]);
+    assert!(said.contains("now") && said.contains("before"), "{said}");
+    let now = status(&world);
+    assert!(now["len"].as_u64() > before["len"].as_u64().map(|len| len + 40 * MIB));
+    let mapped = |status: &serde_json::Value| status["mappable_bytes"].as_u64().unwrap();
+    assert!(mapped(&now) > mapped(&before) + 40 * MIB);
+    let len = now["len"].as_u64().unwrap();
+    {
+        let mut client = world.client();
+        assert_eq!(client.len(), len);
+        client.write(len - 4096, &[5; 4096]).unwrap();
+        client.flush().unwrap();
+    }
+    world.kill("v");
+    // Not attached, and to a length of its own.
+    set_len(&world, "data.img", 192 * MIB);
+    let (code, said) = check(&world, &["v"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("64MiB at its end are unused") && said.contains("forebay resize"));
+    world.ok(&["resize", "v", "--size", "1GiB"]);
+    let (code, said) = check(&world, &["v"]);
+    assert!(
+        code == 0 && said.contains("1GiB long") && !said.contains("unused"),
+        "{said}"
+    );
+    let smaller = world.run(&["resize", "v", "--size", "512MiB"]);
+    crate::world::failed(&[], &smaller).with(2, &["1GiB", "shorter"]);
+    world.attach();
+    let mut client = world.client();
+    assert_eq!(client.len(), 1 << 30);
+    assert_eq!(client.read(8 * MIB, 4096).unwrap(), [3; 4096]);
+    assert_eq!(client.read(len - 4096, 4096).unwrap(), [5; 4096]);
+}
+
+#[test]
+fn a_filesystem_takes_the_room_of_a_longer_device_mounted_or_not() {
+    let test = "a_filesystem_takes_the_room";
+    let world = space("fs");
+    set_len(&world, "data.img", 96 * MIB);
+    let (code, said) = check(&world, &["v"]);
+    assert!(
+        code == 0 && said.contains("32MiB at its end are unused"),
+        "{said}"
+    );
+    let said = world.ok(&["resize", "v"]);
+    assert!(said.contains("before"), "{said}");
+    assert!(!check(&world, &["v"]).1.contains("unused"));
+    if !can_serve_loop(test) {
+        return;
+    }
+    fs::create_dir(world.path("mnt")).unwrap();
+    world.ok(&["mount", "v", "mnt"]);
+    fs::write(world.path("mnt/file"), "kept").unwrap();
+    set_len(&world, "data.img", 192 * MIB);
+    world.ok(&["resize", "v"]);
+    fs::write(world.path("mnt/large"), vec![7; 120 << 20]).expect("there is room for it now");
+    assert_eq!(fs::read(world.path("mnt/file")).unwrap(), b"kept");
+    world.unmount("v");
+    assert_eq!(check(&world, &["v"]).0, 0);
+}
+
+#[test]
+fn a_cache_over_a_log_structured_volume_becomes_longer_with_it() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    world.ok(&[
+        "create", "--volume", "vsl", "--name", "v", "--data", "data.img", "--log", "log.img",
+    ]);
+    world.attach();
+    let before = world.client().len();
+    world.client().write(0, &[3; 4096]).unwrap();
+    set_len(&world, "data.img", 128 * MIB);
+    world.ok(&["resize", "v"]);
+    let len = world.client().len();
+    assert!(len > before + 40 * MIB, "{before} {len}");
+    {
+        let mut client = world.client();
+        client.write(len - 4096, &[5; 4096]).unwrap();
+        client.flush().unwrap();
+    }
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(len - 4096, 4096).unwrap(), [5; 4096]);
+    assert_eq!(world.client().read(0, 4096).unwrap(), [3; 4096]);
+}

@@ -9,14 +9,15 @@ use std::time::Duration;
 use forebay_device::{DeviceError, Op};
 use forebay_dfs::{Clock, Fs};
 use forebay_rt::{Rt, Task};
+use forebay_units::ByteLen;
 use forebay_vsl::Workers;
 
 use super::status::{self, Counted};
 use super::words;
 use crate::cache::Attached;
-use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent};
+use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, PlaceExtent, Resized};
 use crate::space::{self, SpaceMode, status_of};
-use crate::{FilesStatus, Part, SpaceOptions, StackError, Status};
+use crate::{Cause, FilesStatus, Part, SpaceOptions, StackError, Status};
 
 /// How often it is looked how full it is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -184,6 +185,18 @@ impl Layer for InUse {
     fn what_is_left(&self) -> Option<NotDrained> {
         let failure = self.fs.space().failure()?;
         Some(NotDrained(failure.to_string()))
+    }
+
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+        Box::pin(async move {
+            match size {
+                None => space::resize_room(self.fs.space()).await,
+                Some(_) => Err(NotResized::new(
+                    Cause::Usage,
+                    "a filesystem is as large as its device: leave out --size, and make that longer",
+                )),
+            }
+        })
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError};
 use forebay_rt::Rt;
+use forebay_units::ByteLen;
 
 use super::admission::Admission;
-use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
+use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
 use crate::{CacheStatus, Status};
 
 /// A cache over another layer.
@@ -90,6 +91,18 @@ impl Layer for Over {
                 }
             }
             places
+        })
+    }
+
+    /// The volume below, and then the cache, which is as long as that.
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+        Box::pin(async move {
+            let below = self.below.resize(size).await?;
+            let above = self.above.resize(None).await?;
+            Ok(Resized {
+                notes: below.notes.into_iter().chain(above.notes).collect(),
+                ..above
+            })
         })
     }
 

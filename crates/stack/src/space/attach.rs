@@ -10,7 +10,8 @@ use forebay_vsl::{Options, Recovery, Space, Superblock, Workers, open};
 use super::SpaceOptions;
 use super::hint::damaged_copy;
 use super::in_use::InUse;
-use super::offline::{inspect, is_of_files};
+use super::offline::{grown_bytes, inspect, is_of_files};
+use super::words;
 use crate::cache::Attached;
 use crate::{Discard, Part, StackError};
 
@@ -73,6 +74,8 @@ pub(crate) async fn take_up(
     let (space, workers, recovery) = opened.map_err(failed)?;
     let mut notes = found(recovery);
     notes.extend(copies.ok().and_then(|copies| damaged_copy(&copies)));
+    let unused = grown_bytes(&space.superblock(), &*data.device);
+    notes.extend(words::grown(unused));
     Ok((space, workers, notes))
 }
 

@@ -8,14 +8,15 @@ use std::time::Duration;
 use forebay_dcd::Acknowledge;
 use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_rt::{Rt, Task};
-use forebay_units::SECTOR_BYTES;
+use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{PlacedRun, Space, SpaceError, Where, Workers};
 
+use super::resize::resize;
 use super::served::Served;
 use super::status::{self, SpaceMode};
 use super::words;
 use crate::Status;
-use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
+use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
 
 /// How often it is looked how full the volume is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -220,6 +221,10 @@ impl Layer for InUse {
     fn what_is_left(&self) -> Option<NotDrained> {
         let failure = self.space().failure()?;
         Some(NotDrained(failure.to_string()))
+    }
+
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+        Box::pin(resize(&self.rt, self.space(), size))
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -8,7 +8,7 @@ use forebay_placement::placement::{Kind, Medium, choose};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
 use forebay_vsl::{
-    Capacity, GeometryError, Layout, Making, OpenError, Options, VolumeId, create, open,
+    Capacity, GeometryError, Layout, Making, OpenError, Options, Space, VolumeId, create, open,
 };
 
 use super::Placing;
@@ -17,6 +17,8 @@ use super::measure::measure;
 /// A volume without a length of its own has this share of what can be mapped in pieces of one sector, in 64ths: so all of it
 /// can be written, in pieces of any size and in any order.
 const MAPPABLE_64THS: u64 = 63;
+/// A volume's length is a multiple of so many bytes.
+const LEN_UNIT: u64 = 1 << 20;
 /// How full a volume is taken to become, when a placement is chosen.
 const EXPECTED_FILL: f64 = 0.8;
 /// The page where none is asked for.
@@ -94,8 +96,10 @@ pub(crate) async fn make(
         disk: Some(disk),
     };
     let mappable = capacity(rt, device, &making).await?.mappable;
-    let usual = mappable / 64 * MAPPABLE_64THS;
-    let len = round_down(new.size.map_or(usual, |size| size.0), 1 << 20);
+    let len = match new.size {
+        Some(size) => round_down(size.0, LEN_UNIT),
+        None => usual_len(mappable),
+    };
     if long == Long::Wanted {
         making.space_sectors = len / SECTOR_BYTES;
     }
@@ -106,6 +110,32 @@ pub(crate) async fn make(
         layout,
         placement: why,
     })
+}
+
+/// The length of a volume without a length of its own, of which so much can be mapped while nothing is, in bytes.
+fn usual_len(mappable: u64) -> u64 {
+    round_down(mappable / 64 * MAPPABLE_64THS, LEN_UNIT)
+}
+
+/// The length that a volume without a length of its own would have on these segments of its device, in bytes. The device
+/// is not changed.
+///
+/// # Errors
+/// The device's.
+pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Result<u64, OpenError> {
+    let making = {
+        let superblock = space.superblock();
+        Making {
+            volume: superblock.volume,
+            layout,
+            space_sectors: layout.len / SECTOR_BYTES,
+            placement: superblock.placement,
+            page_sectors: superblock.page_sectors,
+            disk: None,
+        }
+    };
+    let empty = capacity(rt, space.device(), &making).await?;
+    Ok(usual_len(empty.mappable))
 }
 
 fn placement(asked: Placing, disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {

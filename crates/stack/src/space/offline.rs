@@ -10,7 +10,9 @@ use forebay_device::{BufMut, Device, DeviceError, Durability, Overlay};
 use forebay_rt::Rt;
 use forebay_segments::{Copies, PLACES, PairError, read_copies};
 use forebay_units::{SECTOR_BYTES, Sector};
-use forebay_vsl::{OpenError, Options, Space, SpaceError, Superblock, fits_device, open, pending};
+use forebay_vsl::{
+    Layout, OpenError, Options, Space, SpaceError, Superblock, fits_device, open, pending,
+};
 use serde::Serialize;
 
 use super::hint::damaged_copy;
@@ -65,6 +67,8 @@ pub struct SpaceCheck {
     pub damaged_bytes: u64,
     /// The first ranges that cannot be read: first byte and length.
     pub damaged_ranges: Vec<(u64, u64)>,
+    /// Bytes of the device that whole segments could have and the volume does not use: the device grew.
+    pub grown_bytes: u64,
     /// What is wrong, in words.
     pub problems: Vec<String>,
 }
@@ -124,6 +128,7 @@ pub(crate) async fn look(
     let mut report = blank(&superblock);
     report.problems.extend(damaged_copy(&copies));
     fits_device(&superblock, &**device)?;
+    report.grown_bytes = grown_bytes(&superblock, &**device);
     let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
     let (mut damaged, mut taken_up) = (Vec::new(), None);
     let looked = async {
@@ -197,8 +202,16 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
         bytes_checked: 0,
         damaged_bytes: 0,
         damaged_ranges: Vec::new(),
+        grown_bytes: 0,
         problems: Vec::new(),
     }
+}
+
+/// Bytes of a device that a volume on it could take and does not use yet.
+pub(super) fn grown_bytes(superblock: &Superblock, device: &dyn Device) -> u64 {
+    let layout = Layout::of(superblock);
+    let wanted = layout.on_longer(device.geometry().len);
+    u64::from(wanted.segment_count - layout.segment_count) * u64::from(layout.segment_bytes)
 }
 
 /// A volume to be read, recovered on a copy whose changes stay in memory.

@@ -215,6 +215,16 @@ pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
     }
 }
 
+/// What to do about a device of which so much could be used and is not.
+pub(super) fn grown(bytes: u64) -> Option<String> {
+    (bytes > 0).then(|| {
+        format!(
+            "the device grew: {} at its end are unused; `forebay resize` has the volume use them",
+            ByteLen(bytes)
+        )
+    })
+}
+
 pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
     let mut lines = vec![
         format!(
@@ -252,6 +262,7 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
             "  {bytes} in all are lost if the device does not give them back"
         ));
     }
+    lines.extend(grown(report.grown_bytes));
     lines.push(format!(
         "{} of {} that may be mapped are; {} were read and compared with their checksums",
         ByteLen(report.mapped_bytes),

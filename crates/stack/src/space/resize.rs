@@ -1,0 +1,111 @@
+//! A log-structured volume becomes longer, and so does the space of a filesystem.
+
+use forebay_rt::Rt;
+use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
+use forebay_vsl::{GrowError, Layout, Space};
+
+use super::make::usual_len_on;
+use crate::Cause;
+use crate::layer::{NotResized, Resized};
+
+fn failed(error: GrowError) -> NotResized {
+    let cause = match &error {
+        GrowError::Shrunk { .. } => Cause::Refused,
+        GrowError::Device(_) | GrowError::Space(_) => Cause::Device,
+    };
+    NotResized::new(cause, error)
+}
+
+/// Has a volume take all of its device, and makes it `size` bytes long. Without a size, the volume gets the length that one
+/// made on such a device has, if it is shorter than that.
+///
+/// # Errors
+/// If the device became shorter, the volume cannot have that size, or the device fails.
+pub(super) async fn resize(
+    rt: &Rt,
+    space: &Space,
+    size: Option<ByteLen>,
+) -> Result<Resized, NotResized> {
+    let before = space.sectors() * SECTOR_BYTES;
+    let (now, wanted) = space.layouts().map_err(failed)?;
+    let len = match size {
+        Some(size) => possible(size, before)?,
+        None if wanted == now => before,
+        None => {
+            let usual = usual_len_on(rt, space, wanted).await;
+            usual.map_err(|error| NotResized::new(Cause::Device, error))?
+        }
+    };
+    space.grow(len / SECTOR_BYTES).await.map_err(failed)?;
+    Ok(Resized {
+        before,
+        len: space.sectors() * SECTOR_BYTES,
+        notes: took(&now, &wanted).into_iter().collect(),
+    })
+}
+
+/// The same for the space of a filesystem, which is as long as it will ever be: it gets more room.
+///
+/// # Errors
+/// If the device became shorter or fails.
+pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotResized> {
+    let mappable = || space.capacity().mappable;
+    let before = mappable();
+    let (now, wanted) = space.layouts().map_err(failed)?;
+    space.grow(0).await.map_err(failed)?;
+    Ok(Resized {
+        before,
+        len: mappable().max(before),
+        notes: took(&now, &wanted).into_iter().collect(),
+    })
+}
+
+/// The length that a volume gets that is to be `size` bytes long.
+fn possible(size: ByteLen, before: u64) -> Result<u64, NotResized> {
+    let refuse = |why: String| Err(NotResized::new(Cause::Usage, why));
+    if size.0 < before {
+        return refuse(format!(
+            "it has {} ({before} bytes), and a volume cannot be made shorter: give a --size of that or more",
+            ByteLen(before)
+        ));
+    }
+    if size.0 > i64::MAX as u64 {
+        return refuse(format!(
+            "a volume of --size {size} is too large: give less than 8EiB"
+        ));
+    }
+    Ok(round_down(size.0, 1 << 20).max(before))
+}
+
+/// What a volume took of its device, in words.
+fn took(now: &Layout, wanted: &Layout) -> Option<String> {
+    let more = wanted.segment_count - now.segment_count;
+    (more > 0).then(|| {
+        let bytes = u64::from(more) * u64::from(now.segment_bytes);
+        format!(
+            "took {} more of the device: {} segments instead of {}",
+            ByteLen(bytes),
+            wanted.segment_count,
+            now.segment_count
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_becomes_as_long_as_it_is_told_and_never_shorter() {
+        assert_eq!(possible(ByteLen::gib(2), 1 << 30), Ok(2 << 30));
+        assert_eq!(possible(ByteLen((2 << 30) + 5), 1 << 30), Ok(2 << 30));
+        // A length that is no whole number of MiB stays.
+        assert_eq!(
+            possible(ByteLen((1 << 20) + 4096), (1 << 20) + 4096),
+            Ok((1 << 20) + 4096)
+        );
+        let error = possible(ByteLen::mib(512), 1 << 30).unwrap_err();
+        assert!(error.cause == Cause::Usage && error.to_string().contains("shorter"));
+        assert!(possible(ByteLen(1 << 63), 1 << 30).is_err());
+    }
+}
