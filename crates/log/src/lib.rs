@@ -43,7 +43,7 @@ pub use format::{
 pub use gaps::Gaps;
 pub use read::Pin;
 pub use recover::{Recovery, fits_device, format_device, open};
-pub use ring::{Addr, Placed, RingError, RingGeometry};
+pub use ring::{Addr, Placed, RingError, RingGeometry, segments_max};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
 pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};

@@ -64,6 +64,14 @@ pub struct RingGeometry {
     pub len: u64,
 }
 
+/// Bytes of a log device that have addresses: 2^40 sectors.
+const ADDRESSED: u64 = 1 << 49;
+
+/// The most segments of this size that a ring has.
+pub fn segments_max(segment: ByteLen) -> u64 {
+    (ADDRESSED - SEGMENTS_AT) / segment.0
+}
+
 impl RingGeometry {
     /// The ring that fits a device, in segments of `segment`.
     ///
@@ -87,6 +95,7 @@ impl RingGeometry {
             });
         }
         let segment_count = (geometry.len - SEGMENTS_AT) / bytes;
+        let segment_count = segment_count.min(segments_max(segment));
         Ok(RingGeometry {
             segment_bytes: bytes as u32,
             segment_count,

@@ -7,6 +7,7 @@ use forebay_dfs::Clock;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
+use forebay_vsl::SEGMENTS_MAX;
 
 use crate::cache::{self, Held, New};
 use crate::content::{Content, probe};
@@ -15,11 +16,14 @@ use crate::over::{self, is_space, is_under_cache};
 use crate::space::{self, Long, NewSpace, Placing, layout_on};
 use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
 
+/// Where the first segment lies, of a log and of a log-structured volume.
+const SEGMENTS_AT: u64 = 1 << 20;
+
 /// A segment of a cache's log where nothing is said.
 const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
 
 /// The longest volume that a cache can be in front of.
-const CACHED_MAX: ByteLen = ByteLen::gib(4095 << 10);
+const CACHED_MAX: ByteLen = ByteLen::gib(4 << 20);
 
 /// A volume as it is to be made.
 #[derive(Clone, Debug)]
@@ -304,14 +308,45 @@ impl Blank {
     }
 }
 
+/// The largest segment.
+const SEGMENT_MAX: ByteLen = ByteLen::mib(64);
+
+/// A device from this many unused bytes on is worth a word.
+const UNUSED_WORTH: u64 = 1 << 20;
+
+/// What is not used of a device of `have` bytes on which `count` segments of `segment` bytes lie, in words; the most that
+/// there may be of them are `most`. Empty if it is little.
+fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> String {
+    let bytes = have.saturating_sub(SEGMENTS_AT + count * segment);
+    if bytes < UNUSED_WORTH {
+        return String::new();
+    }
+    let size = ByteLen(segment);
+    let why = match count < most {
+        true => format!("less than a segment of {size}"),
+        false if size < SEGMENT_MAX => format!(
+            "it has {most} segments of {size} at most; larger ones, by --segment, use more of a device"
+        ),
+        false => format!("it has {most} segments of {size} at most"),
+    };
+    let unused = ByteLen(bytes);
+    format!("; UNUSED: {unused} ({bytes} bytes) at the end of {spec} ({why})")
+}
+
 /// A cache that was made in front of a device or of what lies there, in words.
 fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
     let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
     let segment = ByteLen(info.segment_bytes.into());
     Made {
         said: format!(
-            "{log} in front of {of}{data}, {} segments of {segment}",
-            info.segment_count
+            "{log} in front of {of}{data}, {} segments of {segment}{}",
+            info.segment_count,
+            unused(
+                &log,
+                pair.log.device.geometry().len,
+                (info.segment_count, segment.0),
+                cache::segments_max(segment)
+            )
         ),
         volume: info.volume.clone(),
         tree: match info.data.names.iter().any(|name| is_space(name)) {
@@ -319,6 +354,13 @@ fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
             false => Tree::cache(log, data),
         },
     }
+}
+
+/// What a log-structured space does not use of its device, in words.
+fn unused_of(data: &Part, layout: &forebay_vsl::Layout) -> String {
+    let segments = (layout.segment_count.into(), layout.segment_bytes.into());
+    let have = data.device.geometry().len;
+    unused(&data.spec, have, segments, SEGMENTS_MAX.into())
 }
 
 async fn make_space(
@@ -343,11 +385,12 @@ async fn make_space(
         volume: forebay_vsl::VolumeId(id).to_string(),
         tree: Tree::space(data.spec.clone()),
         said: format!(
-            "{} long{thin}, log-structured on {}, {} segments of {}; placement: {}",
+            "{} long{thin}, log-structured on {}, {} segments of {}{}; placement: {}",
             ByteLen(made.len),
             data.spec,
             made.layout.segment_count,
             ByteLen(made.layout.segment_bytes.into()),
+            unused_of(data, &made.layout),
             made.placement.trim_end_matches('.')
         ),
     })
@@ -368,12 +411,13 @@ async fn make_files(
         volume: forebay_vsl::VolumeId(id).to_string(),
         tree: Tree::files(data.spec.clone()),
         said: format!(
-            "a filesystem on {} with room for {}, files of up to {}, {} segments of {}; placement: {}",
+            "a filesystem on {} with room for {}, files of up to {}, {} segments of {}{}; placement: {}",
             data.spec,
             ByteLen(made.mappable),
             ByteLen(geometry.size_max()),
             made.layout.segment_count,
             ByteLen(made.layout.segment_bytes.into()),
+            unused_of(data, &made.layout),
             made.placement.trim_end_matches('.')
         ),
     })
@@ -393,5 +437,35 @@ async fn described(log: &Part) -> String {
         Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
         Err(StackError::NotALog { error, .. }) => error.to_string(),
         Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_has_more_than_a_volume_can_use_is_said_with_its_length_and_the_reason() {
+        let spec: Spec = "disk".parse().unwrap();
+        let on = |have, count, segment| unused(&spec, have, (count, segment), 4);
+        // All of it, and a little more.
+        assert_eq!(on(SEGMENTS_AT + 4 * SEGMENTS_AT, 4, SEGMENTS_AT), "");
+        assert_eq!(on(SEGMENTS_AT + 4 * SEGMENTS_AT + 4096, 4, SEGMENTS_AT), "");
+        let rest = on(SEGMENTS_AT + (3 << 26) + (5 << 20), 3, 1 << 26);
+        assert!(
+            rest.contains("UNUSED: 5MiB (5242880 bytes) at the end of disk (less than"),
+            "{rest}"
+        );
+        let most = on(SEGMENTS_AT + (9 << 20), 4, 1 << 20);
+        assert!(
+            most.contains("UNUSED: 5MiB") && most.contains("4 segments of 1MiB at most"),
+            "{most}"
+        );
+        assert!(most.contains("--segment"), "{most}");
+        let largest = on(1 << 40, 4, 1 << 26);
+        assert!(
+            largest.contains("at most") && !largest.contains("--segment"),
+            "{largest}"
+        );
     }
 }

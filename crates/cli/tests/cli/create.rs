@@ -339,3 +339,46 @@ fn names_that_would_be_hidden_or_directories_are_refused() {
         world.refused(&args).with(2, &["begins with a dot"]);
     }
 }
+
+/// Found by review: what a volume leaves of its device was said nowhere.
+#[test]
+fn what_is_left_unused_of_a_device_is_said_with_its_length() {
+    let world = World::new();
+    // 32 segments, and 40 MiB more.
+    world.image("data.img", 2049 * MIB + 40 * MIB);
+    for kind in ["vsl", "fs"] {
+        let args = [
+            "create",
+            "--volume",
+            kind,
+            "--name",
+            kind,
+            "--data",
+            "data.img",
+            "--segment",
+            "64MiB",
+            "--force",
+        ];
+        let said = world.ok(&args);
+        for part in [
+            "UNUSED: 40MiB (41943040 bytes) at the end of",
+            "less than a segment of 64MiB",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    world.image("small.img", 64 * MIB);
+    let log = [
+        "create",
+        "--name",
+        "v",
+        "--data",
+        "small.img",
+        "--log",
+        "data.img",
+    ];
+    let said = world.ok(&[&log[..], &["--segment", "64MiB", "--force", "--sparse"]].concat());
+    assert!(said.contains("UNUSED: 40MiB"), "{said}");
+    let said = world.ok(&[&log[..], &["--force", "--sparse"]].concat());
+    assert!(!said.contains("UNUSED"), "{said}");
+}

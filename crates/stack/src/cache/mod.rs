@@ -15,5 +15,5 @@ pub use attach::{Accept, Attached};
 pub use forebay_dcd::{Testimony, VolumeId, Witness};
 pub use offline::Held;
 pub(crate) use offline::{
-    New, cache_of, check, create, dump, erase, held, inspect, room_for_log, salvage,
+    New, cache_of, check, create, dump, erase, held, inspect, room_for_log, salvage, segments_max,
 };

@@ -30,6 +30,11 @@ pub(crate) fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), Ri
     RingGeometry::for_device(device, segment).map(|_| ())
 }
 
+/// The most segments of this size that a log has.
+pub(crate) fn segments_max(segment: ByteLen) -> u64 {
+    forebay_log::segments_max(segment)
+}
+
 /// Formats the log of a new cache in front of `data`.
 ///
 /// # Errors
