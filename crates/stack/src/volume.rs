@@ -178,6 +178,10 @@ pub struct Info {
     pub name: String,
     /// Its id.
     pub volume: String,
+    /// True if everything is on the data device: the log can be erased without a look at that.
+    pub clean: bool,
+    /// True if the log failed and was given up: it is never applied.
+    pub abandoned: bool,
 }
 
 /// The device that says what a volume is: a cache's log, a log-structured volume's or a filesystem's only one.
@@ -224,6 +228,8 @@ impl Own {
                 Ok(Info {
                     name: info.name,
                     volume: info.volume,
+                    clean: info.clean,
+                    abandoned: info.abandoned,
                 })
             }
             Kind::Space | Kind::Files => {
@@ -234,6 +240,8 @@ impl Own {
                 Ok(Info {
                     name: name.map_or_else(|| volume.clone(), |name| name.to_string()),
                     volume,
+                    clean: false,
+                    abandoned: false,
                 })
             }
         }

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::rc::Rc;
 
-use forebay_os::{DeviceKind, Ring};
+use forebay_os::{DeviceKind, OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_stack::{
-    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Part, Spec,
+    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Own, Part, Spec,
     StackError, Tree, Wanted,
 };
 use rustix::fs::SeekFrom;
@@ -129,6 +129,12 @@ async fn create(
     wanted.files.hash_key = hash_key;
     let blank = wanted.open(&rt, &ring)?;
     refuse_if_in_use(&blank, args.force).await?;
+    for why in dirty_logs_of(&args, &dirs, (&rt, &ring)).await {
+        if !args.force {
+            return Err(Failure::refused(why));
+        }
+        eprintln!("forebay: {why}: going on without it (--force)");
+    }
     if let Some(log) = blank.to_fill().filter(|_| !args.sparse)
         && has_holes(log)?
     {
@@ -198,6 +204,51 @@ async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
         eprintln!("forebay: {spec} holds {content}: overwriting it (--force)");
     }
     Ok(())
+}
+
+/// Why the data device should not be used: of each described cache over it whose log holds data for it, in words. That log
+/// could never be applied again once the device was used without it.
+async fn dirty_logs_of(
+    args: &CreateArgs,
+    dirs: &Dirs,
+    (rt, ring): (&Rt, &Rc<Ring>),
+) -> Vec<String> {
+    let mut dirty = Vec::new();
+    let Ok(data) = args.data.identity() else {
+        return dirty;
+    };
+    let overlaps = |spec: &Spec| spec.identity().is_ok_and(|other| other.overlaps(&data));
+    for name in dirs.described_names() {
+        let Ok(tree) = dirs.description(&name).map(|described| described.tree) else {
+            continue;
+        };
+        let Some(log) = tree.log().filter(|_| {
+            let devices = tree.devices();
+            devices
+                .iter()
+                .any(|(role, spec)| role.starts_with("data") && overlaps(spec))
+        }) else {
+            continue;
+        };
+        // What is on a log that is overwritten is looked at where that is.
+        let is_own = args.log.as_ref().and_then(|own| own.identity().ok());
+        if is_own.is_some_and(|own| log.identity().is_ok_and(|log| log.overlaps(&own))) {
+            continue;
+        }
+        let options = OpenOptions::existing().for_reading();
+        let Ok(own) = Own::open(rt, ring, (Kind::Cache, log), options) else {
+            continue;
+        };
+        match own.inspect().await {
+            Ok(info) if !info.clean && !info.abandoned => dirty.push(format!(
+                "{} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could not \
+                 be applied any more: attach and drain or remove {name} first, or give that data up with --force",
+                args.data
+            )),
+            _ => {}
+        }
+    }
+    dirty
 }
 
 /// Whether a log file has parts that are not allocated, or allocated and never written: its

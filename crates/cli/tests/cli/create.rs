@@ -382,3 +382,26 @@ fn what_is_left_unused_of_a_device_is_said_with_its_length() {
     let said = world.ok(&[&log[..], &["--force", "--sparse"]].concat());
     assert!(!said.contains("UNUSED"), "{said}");
 }
+
+/// Found by review: a second log over a device was accepted, and what the first one held was lost.
+#[test]
+fn a_second_cache_over_a_device_whose_first_log_holds_data_is_refused_unless_forced() {
+    let world = World::with_volume();
+    world.image("log2.img", 40 * MIB);
+    let second = [
+        "create", "--name", "w", "--data", "data.img", "--log", "log2.img",
+    ];
+    world.dirty(8 * MIB, 3, 4096);
+    let other = [&second[..6], &["log2.img", "--volume", "vsl"]].concat();
+    for args in [&second[..], &other] {
+        let refused = world.refused(args);
+        refused.with(4, &["volume v", "log.img HOLDS UNSAVED DATA", "--force"]);
+    }
+    world.attach();
+    world.ok(&["detach", "v"]);
+    // With nothing in the first log it is fine.
+    world.ok(&second);
+    world.ok(&["remove", "w"]);
+    world.dirty(8 * MIB, 4, 4096);
+    world.ok(&[&second[..], &["--force"]].concat());
+}
