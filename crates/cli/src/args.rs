@@ -138,7 +138,9 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     /// Drain a volume that is not attached, then erase its log and its description.
     ///
-    /// What a log-structured volume holds is nowhere else: removing it loses that, and needs --force.
+    /// What a log-structured volume holds is nowhere else: removing it loses that, and needs --force. So does removing
+    /// what can no longer be drained: with its data device gone, what the log holds is lost; with its own device gone or
+    /// wiped, only the description is removed.
     Remove(RemoveArgs),
     /// Print completions for a shell.
     Completions {
@@ -494,7 +496,8 @@ pub(crate) struct RemoveArgs {
     pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) accept: AcceptArgs,
-    /// Lose what a log-structured volume holds.
+    /// Lose what a log-structured volume holds, or a log that cannot be drained; or remove the description of a volume
+    /// whose devices are gone.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -56,6 +56,11 @@ impl StateDir {
         }
     }
 
+    /// True if a log of the volume was given up, in whatever epoch.
+    pub(crate) fn has_note(&self, volume: &str) -> bool {
+        file_of(&self.dir, volume).exists()
+    }
+
     /// Forgets the log of a volume whose log is no more.
     pub(crate) async fn forget(&self, volume: &str) {
         let file = file_of(&self.dir, volume);

@@ -17,7 +17,7 @@ use crate::target::Target;
 use crate::waiting;
 use crate::witness::StateDir;
 use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{Code, Failure, Outcome};
 use forebay_program::progress::Draining;
 use forebay_program::report::left;
 use forebay_program::result_line;
@@ -39,15 +39,25 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         // As it is by default, however it is to be served.
         Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default())
     };
-    let opened = lock.patiently(&rt, all).await?;
-    let own = opened.own();
-    let info = own.inspect().await?;
-    let (loses, stays) = (opened.loses(), opened.stays());
-    if let Some(lost) = loses.as_ref().filter(|_| !args.force) {
-        return Err(Failure::refused(format!(
-            "removing {} LOSES {lost}; do it with --force",
-            target.name
-        )));
+    let (own, opened) = match lock.patiently(&rt, all).await {
+        Ok(opened) => (opened.own(), Ok(opened)),
+        Err(failure) => match own_alone(&target, (&rt, &ring)) {
+            Ok(own) => (own, Err(failure)),
+            Err(error) => return forget(&dirs, &target, &args, &error),
+        },
+    };
+    let info = match own.inspect().await {
+        Ok(info) => info,
+        Err(error) => return forget(&dirs, &target, &args, &error.into()),
+    };
+    if let Some(expected) = target.volume.as_ref().filter(|id| **id != info.volume) {
+        let text = format!(
+            "{} holds another volume, {} (named {}), and not {expected}",
+            target.own(),
+            info.volume,
+            info.name
+        );
+        return forget(&dirs, &target, &args, &Failure::not_found(text));
     }
     if let Some(device) = waiting::device(&info.volume) {
         let (device, name) = (device.display(), &target.name);
@@ -56,10 +66,18 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         )));
     }
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
-    if loses.is_none() {
-        let to = (&target, Rc::clone(&witness));
-        drain_home(&rt, &signals, opened, to, &args).await?;
-    }
+    // What a log says of itself that may have been given up is not believed.
+    let clean = info.clean && !witness.has_note(&info.volume);
+    let stays = match opened {
+        Ok(opened) => {
+            let to = (&target, Rc::clone(&witness));
+            taken_home(&rt, &signals, (opened, clean), to, &args).await?
+        }
+        Err(_) if clean => None,
+        // It is only in use.
+        Err(failure) if failure.code == Code::Refused => return Err(failure),
+        Err(failure) => loses_log(&target, &failure, &args).map(|()| None)?,
+    };
     erase(&own).await?;
     lock.settle();
     witness.forget(&info.volume).await;
@@ -73,6 +91,78 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         target.own()
     );
     Ok(())
+}
+
+/// Opens the device that says what the volume is, where another device of it cannot be opened.
+fn own_alone(target: &Target, (rt, ring): (&Rt, &Rc<Ring>)) -> Outcome<Own> {
+    let kind = target.tree.kind();
+    let own = Own::open(rt, ring, (kind, target.own()), OpenOptions::existing());
+    Ok(own?)
+}
+
+/// Removes the description of a volume whose own device is gone or holds something else, for the reason in `failure`. Nothing
+/// is erased.
+fn forget(dirs: &Dirs, target: &Target, args: &RemoveArgs, failure: &Failure) -> Outcome {
+    // What is in use, or cannot be read just now, may be the volume after all.
+    if !target.described || failure.code != Code::NotFound {
+        return Err(failure.clone());
+    }
+    let name = &target.name;
+    if !args.force {
+        return Err(Failure::new(
+            failure.code,
+            format!(
+                "{failure}; if the volume {name} is gone for good, remove its description, and nothing else, with \
+                 --force"
+            ),
+        ));
+    }
+    dirs.remove_description(name)?;
+    result_line!("removed the description of volume {name}; nothing was erased: {failure}");
+    Ok(())
+}
+
+/// Refuses to lose what the log holds, for the reason in `failure`, unless that is wanted.
+fn loses_log(target: &Target, failure: &Failure, args: &RemoveArgs) -> Outcome {
+    if !args.force {
+        return Err(Failure::new(
+            failure.code,
+            format!(
+                "{failure}; to remove {} all the same, and LOSE what its log {} holds that is nowhere else, use --force",
+                target.name,
+                target.own()
+            ),
+        ));
+    }
+    eprintln!("forebay: {failure}: losing what the log holds (--force)");
+    Ok(())
+}
+
+/// Brings everything to the data device, if it is not there. Returns what is there when the volume is removed, in words.
+async fn taken_home(
+    rt: &Rt,
+    signals: &Signals,
+    (opened, clean): (Opened, bool),
+    to: (&Target, Rc<StateDir>),
+    args: &RemoveArgs,
+) -> Outcome<Option<String>> {
+    let (loses, stays) = (opened.loses(), opened.stays());
+    let target = to.0;
+    match loses {
+        Some(lost) if !args.force => Err(Failure::refused(format!(
+            "removing {} LOSES {lost}; do it with --force",
+            target.name
+        ))),
+        Some(_) => Ok(None),
+        // Whatever became of the data device since.
+        None if clean => Ok(stays),
+        None => match drain_home(rt, signals, opened, to, args).await {
+            Ok(()) => Ok(stays),
+            // Stopped by a signal.
+            Err(failure) if failure.code == Code::General => Err(failure),
+            Err(failure) => loses_log(target, &failure, args).map(|()| None),
+        },
+    }
 }
 
 async fn drain_home(

@@ -1,0 +1,106 @@
+//! Removing volumes of which something is gone.
+//!
+//! Found by review: no command removed a volume whose log or data device was gone or wiped.
+
+use std::fs;
+
+use crate::world::{MIB, World};
+
+#[test]
+fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
+    for shorter in [false, true] {
+        let world = World::with_volume();
+        let gone = world.path("data.img");
+        match shorter {
+            true => fs::File::options()
+                .write(true)
+                .open(gone)
+                .unwrap()
+                .set_len(MIB)
+                .unwrap(),
+            false => fs::remove_file(gone).unwrap(),
+        }
+        world.ok(&["remove", "v"]);
+        assert!(!world.path("etc/v.toml").exists());
+        assert!(world.peek("log.img", 0, 4096).iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_force_alone() {
+    for wiped in [false, true] {
+        let world = World::with_volume();
+        world.dirty(8 * MIB, 3, 4096);
+        match wiped {
+            true => drop(world.image("data.img", 64 * MIB)),
+            false => fs::remove_file(world.path("data.img")).unwrap(),
+        }
+        let code = if wiped { 4 } else { 3 };
+        let refused = world.refused(&["remove", "v"]);
+        refused.with(
+            code,
+            &["data.img", "LOSE what its log", "log.img", "--force"],
+        );
+        world.ok(&["remove", "v", "--force"]);
+        assert!(!world.path("etc/v.toml").exists());
+        assert!(world.peek("log.img", 0, 4096).iter().all(|byte| *byte == 0));
+        if wiped {
+            assert!(world.content("data.img").iter().all(|byte| *byte == 0));
+        }
+    }
+}
+
+#[test]
+fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_removed_with_force() {
+    for what in ["gone", "wiped", "another's"] {
+        let world = World::with_volume();
+        match what {
+            "gone" => fs::remove_file(world.path("log.img")).unwrap(),
+            "wiped" => drop(world.image("log.img", 40 * MIB)),
+            _ => {
+                world.data("data2.img", 64 * MIB);
+                let args = [
+                    "create",
+                    "--name",
+                    "w",
+                    "--data",
+                    "data2.img",
+                    "--log",
+                    "log.img",
+                    "--force",
+                ];
+                world.ok(&args);
+            }
+        }
+        let refused = world.refused(&["remove", "v"]);
+        refused.with(3, &["log.img", "description", "--force"]);
+        assert!(world.path("etc/v.toml").exists());
+        world.ok(&["remove", "v", "--force"]);
+        assert!(!world.path("etc/v.toml").exists(), "{what}");
+        if what == "another's" {
+            // Its log was left alone.
+            world.ok(&["attach", "w", "--via", "none"]);
+            world.ok(&["detach", "w"]);
+        }
+    }
+}
+
+#[test]
+fn a_log_structured_volume_that_is_gone_or_wiped_is_removed_with_force() {
+    for wiped in [false, true] {
+        let world = World::new();
+        world.image("data.img", 64 * MIB);
+        world.ok(&[
+            "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
+        ]);
+        match wiped {
+            true => drop(world.image("data.img", 64 * MIB)),
+            false => fs::remove_file(world.path("data.img")).unwrap(),
+        }
+        world
+            .refused(&["remove", "v"])
+            .with(3, &["data.img", "--force"]);
+        world.ok(&["remove", "v", "--force"]);
+        assert!(!world.path("etc/v.toml").exists());
+    }
+}
