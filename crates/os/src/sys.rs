@@ -33,6 +33,17 @@ pub(crate) fn lock_file(fd: BorrowedFd<'_>, shared: bool) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).map(drop)
 }
 
+/// True if the lock that keeps this process from writing to a file is one for reading.
+pub(crate) fn is_being_read(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: a lock description is plain data for which zeroes are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the lock description outlives the call, which may change it.
+    let asked = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) });
+    asked.is_ok() && lock.l_type == libc::F_RDLCK as libc::c_short
+}
+
 fn set_of(signals: &[i32]) -> libc::sigset_t {
     // SAFETY: a signal set is plain data; sigemptyset initialises it, sigaddset adds to it and
     // refuses numbers that are no signals.

@@ -107,6 +107,7 @@ fn a_device_opened_for_reading_refuses_to_change() {
         let options = OpenOptions {
             read_only: true,
             small_blocks: false,
+            outlast_readers: false,
         };
         let device = forebay_os::open(&ring, path, options).unwrap().device;
         assert_eq!(read(&*device, 0, 512).await, vec![0; 512]);

@@ -14,10 +14,12 @@ const MIB: u64 = 1 << 20;
 const WRITING: OpenOptions = OpenOptions {
     read_only: false,
     small_blocks: false,
+    outlast_readers: false,
 };
 const READING: OpenOptions = OpenOptions {
     read_only: true,
     small_blocks: false,
+    outlast_readers: false,
 };
 
 /// One device at a time: a program that another test starts has what this process holds open too, until it is itself.

@@ -13,10 +13,12 @@ use forebay_os::{CreateError, DeviceKind, OpenError, OpenOptions, create_file, i
 const WRITING: OpenOptions = OpenOptions {
     read_only: false,
     small_blocks: false,
+    outlast_readers: false,
 };
 const READING: OpenOptions = OpenOptions {
     read_only: true,
     small_blocks: false,
+    outlast_readers: false,
 };
 
 /// The error of opening `path`, which must name it.

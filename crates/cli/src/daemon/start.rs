@@ -167,7 +167,8 @@ fn uri(name: &str, address: &Address) -> String {
 async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
     let Setting { rt, ring, lock, .. } = *setting;
     let all = async || {
-        let opened = open(rt, ring, &target.tree, OpenOptions::existing())?;
+        let options = OpenOptions::existing().outlasting_readers();
+        let opened = open(rt, ring, &target.tree, options)?;
         Ok(opened)
     };
     let opened = lock.patiently(rt, all).await?;

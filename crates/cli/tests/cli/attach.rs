@@ -449,3 +449,22 @@ fn a_data_device_that_was_cut_short_is_not_called_complete() {
     let list = world.ok(&["list"]);
     assert!(list.contains("detached"), "{list}");
 }
+
+/// Found by review: a monitoring job that ran `check` while the system started made the attach fail.
+#[test]
+fn an_attach_waits_for_a_process_that_only_reads_the_device() {
+    let world = World::with_volume();
+    let log = fs::File::open(world.path("log.img")).unwrap();
+    let shared = rustix::fs::FlockOperation::NonBlockingLockShared;
+    rustix::fs::fcntl_lock(&log, shared).unwrap();
+    let mut attach = world.command(&["attach", "v", "--via", "none"]);
+    let mut attaching = attach.spawn().unwrap();
+    // It has begun when it has its sockets, which it makes first.
+    wait_until("the daemon is at work", || {
+        world.path("run/v.sock").exists()
+    });
+    assert!(attaching.try_wait().unwrap().is_none(), "it did not wait");
+    drop(log);
+    assert!(attaching.wait().unwrap().success());
+    world.ok(&["detach", "v"]);
+}

@@ -105,6 +105,8 @@ pub enum OpenError {
         path: PathBuf,
         /// Which, as far as can be seen.
         users: Users,
+        /// True if that only reads.
+        reads: bool,
     },
     /// Writing was asked for, and cannot be.
     #[error(

@@ -25,6 +25,8 @@ use crate::{Ring, sys};
 /// leaves behind that was killed: its requests keep what they are about open, and locked, until the
 /// kernel is done with them, which on a slow disk takes long. So do our own, after they complete.
 const NOBODY_MAX: Duration = Duration::from_secs(60);
+/// How long to wait for a process that only reads the device.
+const READERS_MAX: Duration = Duration::from_secs(60);
 /// After how long that is said.
 const NOBODY_SAID: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -39,6 +41,9 @@ pub struct OpenOptions {
     /// was stored in such blocks when it still took them. A write of a part of a larger block reads
     /// the block before.
     pub small_blocks: bool,
+    /// Waits for a while if another process only reads the device, as `forebay check` does: a monitoring job must not
+    /// keep a volume from being attached.
+    pub outlast_readers: bool,
 }
 
 impl OpenOptions {
@@ -47,6 +52,15 @@ impl OpenOptions {
         OpenOptions {
             small_blocks: true,
             ..OpenOptions::default()
+        }
+    }
+
+    /// The same, for who can wait for another process that only reads the device.
+    #[must_use]
+    pub fn outlasting_readers(self) -> OpenOptions {
+        OpenOptions {
+            outlast_readers: true,
+            ..self
         }
     }
 
@@ -82,6 +96,7 @@ pub fn open(
         path: path.as_ref().to_owned(),
         read_only: options.read_only,
         small_blocks: options.small_blocks,
+        outlast_readers: options.outlast_readers,
     };
     let canonical = fs::canonicalize(&asked.path).map_err(|e| asked.refused(e, "looking it up"))?;
     let metadata = fs::metadata(&canonical).map_err(|e| asked.refused(e, "looking it up"))?;
@@ -105,6 +120,7 @@ struct Asked {
     path: PathBuf,
     read_only: bool,
     small_blocks: bool,
+    outlast_readers: bool,
 }
 
 impl Asked {
@@ -119,18 +135,24 @@ impl Asked {
         loop {
             let done = open();
             let waited = begun.elapsed();
-            match done {
+            let (why, most) = match &done {
                 Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
-                    if users.0.is_empty() && waited < NOBODY_MAX => {}
-                done => return done,
+                    if users.0.is_empty() =>
+                {
+                    let why = "in use, and by nobody who can be seen: waiting for requests of a process that was killed";
+                    (why, NOBODY_MAX)
+                }
+                Err(OpenError::Locked { reads: true, .. }) if self.outlast_readers => {
+                    ("another process reads it: waiting for that", READERS_MAX)
+                }
+                _ => return done,
+            };
+            if waited >= most {
+                return done;
             }
             if waited > NOBODY_SAID && !said {
                 said = true;
-                tracing::warn!(
-                    path = %self.path.display(),
-                    "in use, and by nobody who can be seen: waiting up to {NOBODY_MAX:?} for requests of a \
-                     process that was killed"
-                );
+                tracing::warn!(path = %self.path.display(), "{why}, up to {most:?}");
             }
             ring.let_finish(LOOK_EVERY);
         }
@@ -282,6 +304,7 @@ impl Asked {
                     path: self.path.clone(),
                     // The descriptor we just opened makes us one of them.
                     users: users(1),
+                    reads: !self.read_only && sys::is_being_read(fd.as_fd()),
                 })
             }
             result => result.map_err(|e| self.refused(e, "locking it")),
