@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forebay_device::{BufMut, Device, Durability, Result};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, IFlags};
 
 use super::CreateError;
 
@@ -51,7 +51,19 @@ pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(),
     })
 }
 
+/// Has btrfs write the file where it is allocated. Otherwise each write takes room elsewhere, and may fail for lack of it,
+/// whatever was allocated. Filesystems that always do that in place have no such flag.
+fn write_in_place(file: &File) {
+    let flags = rustix::fs::ioctl_getflags(file);
+    let set = flags.and_then(|flags| rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW));
+    if let Err(error) = set {
+        tracing::debug!(%error, "the filesystem has no flag for writing in place");
+    }
+}
+
 fn fill(file: &File, len: u64, sparse: bool) -> io::Result<()> {
+    // Of an empty file alone.
+    write_in_place(file);
     file.set_len(len)?;
     if !sparse && len > 0 {
         // Looked at first: to find out by allocating would fill the disk for a while, under
