@@ -6,10 +6,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use forebay_dcd::{AttachError, AttachOptions, CheckVerdict, DataIdentity, ResizeError, Volume};
-use forebay_device::{Device, Hooks, Tap};
+use forebay_dcd::{
+    AttachError, AttachOptions, CheckVerdict, CreateError, CreateOptions, DataIdentity,
+    ResizeError, Volume, VolumeId,
+};
+use forebay_device::{Device, Hooks, RamDevice, Tap};
 use forebay_log::read_superblocks;
 use forebay_sim::disk::Coin;
+use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_subjects::cache::volume::identity;
 use forebay_units::ByteLen;
@@ -306,4 +310,39 @@ impl Hooks for Shorter {
     fn refreshed(&self, len: u64) -> u64 {
         len - if self.shrunk.get() { LINE } else { 0 }
     }
+}
+
+/// Found by review: the message said "up to 4PiB", and a device of 4 PiB was refused.
+#[test]
+fn a_device_of_4_pebibytes_is_cached_to_its_last_line_and_of_a_longer_one_no_log_is_made() {
+    const MOST: u64 = 4 << 50;
+    let made = |len| {
+        let world = Images::fresh(BEFORE).world(1, None);
+        let (rt, log, _) = world.parts();
+        let data = Rc::new(RamDevice::new(len, 512));
+        let options = CreateOptions {
+            name: "large".into(),
+            volume: VolumeId([1; 16]),
+            segment: ByteLen::kib(128),
+            data: identity(len),
+        };
+        world.run(async move {
+            let (of, on) = (Rc::clone(&log), Rc::clone(&data));
+            forebay_dcd::create(of, on, options).await?;
+            let (of, on) = (log, Rc::clone(&data));
+            let options = AttachOptions::default();
+            let attached = Volume::attach(rt, of, on, identity(len), options).await;
+            let (volume, _) = attached.expect("attach");
+            write(&volume, 1, len - LINE, LINE).await;
+            volume.drain().await.expect("drain");
+            let mut end = vec![0; LINE as usize];
+            data.peek(len - LINE, &mut end);
+            Ok::<_, CreateError>(end)
+        })
+    };
+    let end = made(MOST).expect("no cut").expect("made");
+    assert!(end == stamp(1, MOST - LINE, LINE));
+    let error = made(MOST + 512).expect("no cut").expect_err("refused");
+    assert!(matches!(error, CreateError::DataTooLarge(_)), "{error}");
+    assert!(error.to_string().contains("up to 4PiB"), "{error}");
 }
