@@ -60,6 +60,8 @@ fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
     Cache {
         kind,
         used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
+        // Chosen apart, as `resends` is.
+        grown: Rng::new(mix(seed, 0x6a_0d)).one_in(6),
         acknowledge: match rng.one_in(8) {
             true => Acknowledge::Write,
             false => handover(seed),

@@ -67,6 +67,8 @@ pub struct Cache {
     pub kind: Kind,
     /// The log device was something else before.
     pub used_log: bool,
+    /// The data device became twice as long since the log was made.
+    pub grown: bool,
     /// When a write is acknowledged.
     pub acknowledge: Acknowledge,
     /// How long the log waits before it writes.
@@ -87,6 +89,7 @@ impl Cache {
         Cache {
             kind,
             used_log: false,
+            grown: false,
             acknowledge: Acknowledge::Flush,
             max_delay: Duration::from_millis(5),
             bypass: None,
@@ -117,6 +120,9 @@ impl Settings for Cache {
         if self.used_log {
             write!(f, ", a log device that was something else before")?;
         }
+        if self.grown {
+            write!(f, ", a data device that grew")?;
+        }
         if let Some(bytes) = self.map_memory {
             write!(f, ", {bytes} bytes of memory for the map")?;
         }
@@ -143,6 +149,7 @@ impl Settings for Cache {
             |cache| cache.map_memory = None,
             |cache| cache.gaps = None,
             |cache| cache.used_log = false,
+            |cache| cache.grown = false,
             |cache| cache.acknowledge = Acknowledge::Flush,
         ]
     }

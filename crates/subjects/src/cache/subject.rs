@@ -64,7 +64,10 @@ impl Subject for Cache {
     }
 
     fn fresh(plan: &Plan) -> Medium {
-        kept(plan.len, plan.block, plan.volume.used_log)
+        let Cache {
+            used_log, grown, ..
+        } = plan.volume;
+        kept(plan.len, plan.block, (used_log, grown))
     }
 
     fn renewed(plan: &Plan, seen: &[u8]) -> Medium {

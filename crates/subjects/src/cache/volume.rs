@@ -62,6 +62,12 @@ pub fn on_used_log(len: u64, block: u32) -> Medium {
     with_log_on(&before, &Image::of(&stamp(BEFORE, 0, len)), block)
 }
 
+/// A device as `of` makes it with the log of half of it: the data device grew since the log was made.
+fn on_grown_device(len: u64, of: impl Fn(u64) -> Medium) -> Medium {
+    let made = of(len / 2);
+    medium(&made[Role::Log], &Image::of(&stamp(BEFORE, 0, len)))
+}
+
 /// A fresh log of `log_len` bytes for a data device that holds `data`.
 ///
 /// # Panics
@@ -107,25 +113,30 @@ fn with_log_on(log: &Image, data: &Image, block: u32) -> Medium {
     machine.cut(Coin::Keep)
 }
 
-/// Length of the data device, block size of both, and whether the log device was something else before.
-type Kept = (u64, u32, bool);
+/// Length of the data device, block size of both, whether the log device was something else before, and whether the data
+/// device grew since.
+type Kept = (u64, u32, bool, bool);
 
 thread_local! {
     /// Fresh disks: made once, shared by all worlds of a thread.
     static FRESH: RefCell<Vec<(Kept, Medium)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As [`fresh`] or [`on_used_log`], made once on a thread.
-pub(super) fn kept(len: u64, block: u32, used_log: bool) -> Medium {
-    let key = (len, block, used_log);
+/// As [`fresh`] or [`on_used_log`], perhaps with a data device that grew since, made once on a thread.
+pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Medium {
+    let key = (len, block, used_log, grown);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
         known.map(|(_, medium)| medium.clone())
     });
     known.unwrap_or_else(|| {
-        let medium = match used_log {
+        let made = |len| match used_log {
             true => on_used_log(len, block),
             false => fresh(len, block),
+        };
+        let medium = match grown {
+            true => on_grown_device(len, made),
+            false => made(len),
         };
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium
