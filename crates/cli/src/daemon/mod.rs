@@ -43,8 +43,8 @@ use forebay_program::run::on_ring;
 use block_device::BlockDevice;
 use front::{Front, How};
 use intruders::Intruders;
-pub(crate) use mount::mount_flags;
 use lengths::Lengths;
+pub(crate) use mount::mount_flags;
 pub(crate) use spawn::in_background;
 
 /// Where a front end works.
