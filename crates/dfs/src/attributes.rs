@@ -43,6 +43,10 @@ impl NewAttributes {
     }
 }
 
+/// Extended attributes are wanted as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WithAttributes;
+
 /// What is to be so of an extended attribute before it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
@@ -76,7 +80,7 @@ impl Fs {
         self.stored_attributes(&file).await
     }
 
-    async fn stored_attributes(&self, file: &Rc<File>) -> Result<Attributes> {
+    pub(crate) async fn stored_attributes(&self, file: &Rc<File>) -> Result<Attributes> {
         let (number, len) = {
             let inode = file.inode();
             (inode.file, inode.attributes as usize)
@@ -120,17 +124,21 @@ impl Fs {
         if name.is_empty() || name.len() > usize::from(u8::MAX) || name.contains(&0) {
             return Err(FsError::Invalid("no name for an extended attribute"));
         }
-        let file = self.file(file).await?;
-        let _lock = file.lock.lock().await;
-        let mut all = self.stored_attributes(&file).await?;
-        let at = all.iter().position(|(one, _)| one == name);
-        match (at, existing) {
-            (Some(_), Existing::Refused) => return Err(FsError::Exists),
-            (None, Existing::Needed) => return Err(FsError::NoAttribute),
-            (Some(at), _) => all[at].1 = value.to_vec(),
-            (None, _) => all.push((name.to_vec(), value.to_vec())),
-        }
-        self.store_attributes(&file, &all, permissions).await
+        let decide = |_: &Inode, all: &mut Attributes| {
+            let at = all.iter().position(|(one, _)| one == name);
+            match (at, existing) {
+                (Some(_), Existing::Refused) => return Err(FsError::Exists),
+                (None, Existing::Needed) => return Err(FsError::NoAttribute),
+                (Some(at), _) => all[at].1 = value.to_vec(),
+                (None, _) => all.push((name.to_vec(), value.to_vec())),
+            }
+            Ok(NewAttributes {
+                permissions,
+                ..NewAttributes::default()
+            })
+        };
+        let set = self.alter(file, None, Some(WithAttributes), decide);
+        set.await.map(drop)
     }
 
     /// Takes an extended attribute away.
@@ -138,31 +146,13 @@ impl Fs {
     /// # Errors
     /// If there is none of this name.
     pub async fn remove_attribute(&self, file: u64, name: &[u8]) -> Result<()> {
-        let file = self.file(file).await?;
-        let _lock = file.lock.lock().await;
-        let mut all = self.stored_attributes(&file).await?;
-        let at = all.iter().position(|(one, _)| one == name);
-        all.remove(at.ok_or(FsError::NoAttribute)?);
-        self.store_attributes(&file, &all, None).await
-    }
-
-    async fn store_attributes(
-        &self,
-        file: &Rc<File>,
-        all: &Attributes,
-        permissions: Option<u16>,
-    ) -> Result<()> {
-        let mut change = self.change();
-        let mut new = file.inode().clone();
-        self.put_attributes(&mut change, &mut new, all)?;
-        let now = self.time();
-        change.inode(file, |inode| {
-            inode.attributes = new.attributes;
-            inode.permissions = permissions.unwrap_or(inode.permissions);
-            inode.changed = now;
-        });
-        change.apply().await?;
-        Ok(())
+        let decide = |_: &Inode, all: &mut Attributes| {
+            let at = all.iter().position(|(one, _)| one == name);
+            all.remove(at.ok_or(FsError::NoAttribute)?);
+            Ok(NewAttributes::default())
+        };
+        let removed = self.alter(file, None, Some(WithAttributes), decide);
+        removed.await.map(drop)
     }
 
     /// Extended attributes of a file whose i-node is still to be written.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 
-use crate::attributes::NewAttributes;
+use crate::attributes::{NewAttributes, WithAttributes};
 use crate::change::Change;
 use crate::data::{ALL, become_like, regular};
 use crate::error::{FsError, Result};
@@ -34,26 +34,64 @@ impl Fs {
     /// # Errors
     /// If it is to have a size and has no data, or would be too large, or there is no room.
     pub async fn set(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
-        let Some(size) = new.size else {
-            return self.set_but_size(file, new).await;
+        let decided = *new;
+        self.alter(file, new.size, None, |_, _| Ok(decided)).await
+    }
+
+    /// Changes what is known of a file as `decide` says, all at once. It is given the i-node as it is, and with `Some` the extended
+    /// attributes, of which it may change names and values. With a `size`, the file gets that, too.
+    ///
+    /// # Errors
+    /// As [`Fs::set`]; if the extended attributes are too large, or what `decide` says.
+    pub async fn alter(
+        &self,
+        file: u64,
+        size: Option<u64>,
+        attributes: Option<WithAttributes>,
+        decide: impl FnOnce(&Inode, &mut Vec<(Vec<u8>, Vec<u8>)>) -> Result<NewAttributes>,
+    ) -> Result<Inode> {
+        let file = match size {
+            Some(size) => {
+                self.range(0, size)?;
+                let file = self.file(file).await?;
+                regular(&file.inode())?;
+                file
+            }
+            None => self.file(file).await?,
         };
-        self.range(0, size)?;
-        let file = self.file(file).await?;
-        regular(&file.inode())?;
-        let held = self.hold(&file, |inode| self.to_resize(inode, size)).await;
         let mut change = self.change();
-        let mut sized = held.inode.clone();
-        let _lock = if size <= sized.size {
-            self.shrink(&mut change, &mut sized, size).await?;
-            file.lock.lock().await
-        } else {
-            let (grown, lock) = self.grow(&mut change, &held, size).await?;
-            sized = grown;
-            lock
+        let (_held, sized, _lock) = match size {
+            None => (None, None, file.lock.lock().await),
+            Some(size) => {
+                let held = self.hold(&file, |inode| self.to_resize(inode, size)).await;
+                let mut sized = held.inode.clone();
+                let lock = if size <= sized.size {
+                    self.shrink(&mut change, &mut sized, size).await?;
+                    file.lock.lock().await
+                } else {
+                    let (grown, lock) = self.grow(&mut change, &held, size).await?;
+                    sized = grown;
+                    lock
+                };
+                (Some(held), Some(sized), lock)
+            }
         };
-        let now = self.time();
+        let mut inode = file.inode().clone();
+        let before = match attributes {
+            Some(WithAttributes) => self.stored_attributes(&file).await?,
+            None => Vec::new(),
+        };
+        let mut all = before.clone();
+        let new = decide(&inode, &mut all)?;
+        if all != before {
+            self.put_attributes(&mut change, &mut inode, &all)?;
+        }
+        let (now, len) = (self.time(), inode.attributes);
         change.inode(&file, |inode| {
-            become_like(inode, sized, now);
+            if let Some(sized) = sized {
+                become_like(inode, sized, now);
+            }
+            inode.attributes = len;
             new.apply_to(inode, now);
         });
         change.apply().await?;
@@ -271,16 +309,5 @@ impl Fs {
         }
         file.counted.end(count, sectors);
         Ok(attributes + sectors)
-    }
-
-    async fn set_but_size(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
-        let file = self.file(file).await?;
-        let _lock = file.lock.lock().await;
-        let now = self.time();
-        let mut change = self.change();
-        change.inode(&file, |inode| new.apply_to(inode, now));
-        change.apply().await?;
-        let inode = file.inode().clone();
-        Ok(inode)
     }
 }

@@ -40,7 +40,7 @@ mod recent;
 mod rename;
 
 pub use accesses::AccessTimes;
-pub use attributes::{Existing, NewAttributes};
+pub use attributes::{Existing, NewAttributes, WithAttributes};
 pub use check::{Checked, Problem};
 pub use data::WRITE_MAX;
 pub use directory::Listed;

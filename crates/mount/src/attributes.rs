@@ -1,12 +1,12 @@
 //! What is known of files, and their extended attributes.
 
-use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time};
+use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time, WithAttributes};
 use forebay_fuse::files::{Asked, Kind as Wire, SetAttr, When};
 use forebay_fuse::{self as format, Request, Stat};
 use forebay_serve::fuse::{Stale, Underway};
 
 use crate::acl;
-use crate::handler::{Answer, Answered, Files, VALID_S};
+use crate::handler::{Answer, Answered, Files, VALID_S, nothing};
 
 /// What reads and writes are best in whole multiples of, in bytes.
 const PREFERRED_IO: u32 = 4096;
@@ -59,14 +59,14 @@ fn can_be_named(name: &[u8]) -> std::result::Result<(), i32> {
     }
 }
 
-/// The permissions of a file that has lost what makes it run as somebody else.
-fn without_privileges(permissions: u16) -> u16 {
-    let mut left = permissions & !SETUID;
-    // Without execution by the group it means locking that cannot be avoided.
-    if left & GROUP_EXECUTES != 0 {
-        left &= !SETGID;
+/// The permissions of a file that has lost what makes it run as somebody else. Without execution by the group, `setgid` means
+/// locking that cannot be avoided, and stays where a member of the file's group is at work (Linux's `setattr_should_drop_sgid`).
+fn without_privileges(permissions: u16, is_by_member: bool) -> u16 {
+    let left = permissions & !SETUID;
+    match left & GROUP_EXECUTES == 0 && is_by_member {
+        true => left,
+        false => left & !SETGID,
     }
-    left
 }
 
 /// A value for who has room for so many bytes, or, with none, only asks how many there are.
@@ -75,6 +75,16 @@ fn sized(value: Answer, len: u32) -> Answered {
         Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
         Ok(value) if value.len() > len as usize => Answered::Errno(libc::ERANGE),
         value => Answered::Done(value),
+    }
+}
+
+/// A file that has an access list has its permissions there, too.
+fn mask_access_list(all: &mut [(Vec<u8>, Vec<u8>)], permissions: u16) {
+    let list = all.iter_mut().find(|(name, _)| name == acl::ACCESS);
+    if let Some((_, value)) = list
+        && let Some(list) = acl::List::decode(value)
+    {
+        *value = list.with_permissions(permissions).encode();
     }
 }
 
@@ -119,8 +129,9 @@ impl Files {
         Ok(format::attr_out(&stat, VALID_S).to_vec())
     }
 
+    /// Changes what a file is known by. What follows from that changes at the same time: an access list with the permissions, privileges
+    /// with the owner or the size.
     pub(crate) async fn set(&self, file: u64, wanted: &SetAttr) -> Answer {
-        let inode = self.fs.inode(file).await?;
         let now = self.fs.time();
         let when = |when: Option<When>| {
             when.map(|when| match when {
@@ -128,18 +139,8 @@ impl Files {
                 When::At(seconds, nanos) => Time { seconds, nanos },
             })
         };
-        let mut permissions = wanted.mode.map(|mode| (mode & 0o7777) as u16);
-        let is_given = wanted.user.is_some() || wanted.group.is_some();
-        let is_changed = wanted.kill || is_given && inode.kind != Kind::Directory;
-        if is_changed && wanted.mode.is_none() {
-            let left = without_privileges(inode.permissions);
-            permissions = (left != inode.permissions).then_some(left);
-        }
-        if is_given || wanted.size.is_some() {
-            self.drop_capabilities(&inode).await?;
-        }
         let new = NewAttributes {
-            permissions,
+            permissions: wanted.mode.map(|mode| (mode & 0o7777) as u16),
             user: wanted.user,
             group: wanted.group,
             size: wanted.size,
@@ -147,34 +148,25 @@ impl Files {
             modified: when(wanted.modified),
             changed: when(wanted.changed),
         };
-        if let Some(permissions) = wanted.mode.map(|mode| (mode & 0o7777) as u16) {
-            self.mask_access_list(&inode, permissions).await?;
-        }
-        self.fs.set(file, &new).await?;
+        let is_given = wanted.user.is_some() || wanted.group.is_some();
+        let is_about_more = is_given || wanted.size.is_some() || wanted.mode.is_some();
+        let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            let mut new = new;
+            if is_given || wanted.size.is_some() {
+                all.retain(|(name, _)| name != CAPABILITY);
+            }
+            if let Some(permissions) = new.permissions {
+                mask_access_list(all, permissions);
+            } else if wanted.kill || is_given && inode.kind != Kind::Directory {
+                // Linux says to take privileges of a file without `setuid` only if it is to lose `setgid`.
+                let is_by_member = !wanted.kill || inode.permissions & SETUID != 0;
+                new.permissions = Some(without_privileges(inode.permissions, is_by_member));
+            }
+            Ok(new)
+        };
+        let with = is_about_more.then_some(WithAttributes);
+        self.fs.alter(file, wanted.size, with, decide).await?;
         self.attributes_of(file).await
-    }
-
-    /// A file that has an access list has its permissions there, too.
-    async fn mask_access_list(&self, inode: &Inode, permissions: u16) -> Result<()> {
-        if inode.attributes == 0 {
-            return Ok(());
-        }
-        let list = match self.fs.attribute(inode.file, acl::ACCESS).await {
-            Err(FsError::NoAttribute) => return Ok(()),
-            list => list?,
-        };
-        let Some(list) = acl::List::decode(&list) else {
-            return Ok(());
-        };
-        let masked = list.with_permissions(permissions).encode();
-        let set = self.fs.set_attribute(
-            inode.file,
-            acl::ACCESS,
-            &masked,
-            Existing::Any,
-            Some(permissions),
-        );
-        set.await
     }
 
     /// Takes the privileges of a file before its data changes, unless the caller is root: for requests without a flag for that.
@@ -186,44 +178,49 @@ impl Files {
     ) -> Result<()> {
         match request.user {
             0 => Ok(()),
-            _ => self.take_privileges(underway, file).await,
+            _ => self.take_privileges(underway, request, file).await,
         }
     }
 
     /// Takes `setuid`, `setgid` and capabilities of a file before its data changes. The kernel caches the mode, so the kernel is told
-    /// before this returns.
-    pub(crate) async fn take_privileges(&self, underway: &Underway, file: u64) -> Result<()> {
-        if self.drop_privileges(file).await? {
+    /// before this returns. Requests say one group only of those that the caller is in: `setgid` of another is taken.
+    pub(crate) async fn take_privileges(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        file: u64,
+    ) -> Result<()> {
+        if self.drop_privileges(file, request.group).await? {
             underway.forget(&[attributes_of(file)]).await;
         }
         Ok(())
     }
 
     /// Returns true if there were some.
-    async fn drop_privileges(&self, file: u64) -> Result<bool> {
+    async fn drop_privileges(&self, file: u64, group: u32) -> Result<bool> {
+        let left = |inode: &Inode| without_privileges(inode.permissions, group == inode.group);
         let inode = self.fs.inode(file).await?;
-        let had_capabilities = self.drop_capabilities(&inode).await?;
-        let left = without_privileges(inode.permissions);
-        let had_bits = left != inode.permissions;
-        if had_bits {
-            let new = NewAttributes {
-                permissions: Some(left),
-                ..NewAttributes::default()
-            };
-            self.fs.set(file, &new).await?;
-        }
-        Ok(had_capabilities || had_bits)
-    }
-
-    /// Returns true if there were some.
-    async fn drop_capabilities(&self, inode: &Inode) -> Result<bool> {
-        if inode.attributes == 0 {
+        let has_bits = left(&inode) != inode.permissions;
+        if !has_bits && inode.attributes == 0 {
             return Ok(false);
         }
-        match self.fs.remove_attribute(inode.file, CAPABILITY).await {
-            Err(FsError::NoAttribute) => Ok(false),
-            done => done.map(|()| true),
+        let has_capabilities = match self.fs.attribute(file, CAPABILITY).await {
+            Err(FsError::NoAttribute) => false,
+            found => found.map(|_| true)?,
+        };
+        if !has_bits && !has_capabilities {
+            return Ok(false);
         }
+        let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            all.retain(|(name, _)| name != CAPABILITY);
+            Ok(NewAttributes {
+                permissions: Some(left(inode)),
+                ..NewAttributes::default()
+            })
+        };
+        let with = has_capabilities.then_some(WithAttributes);
+        self.fs.alter(file, None, with, decide).await?;
+        Ok(true)
     }
 
     /// Answers what is asked of extended attributes.
@@ -266,32 +263,33 @@ impl Files {
             XATTR_REPLACE => Existing::Needed,
             _ => Existing::Any,
         };
-        let mut permissions = None;
-        if name == acl::ACCESS {
-            let inode = self.fs.inode(file).await?;
-            let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
+        if name != acl::ACCESS {
+            let set = self.fs.set_attribute(file, name, value, existing, None);
+            return set.await.map(nothing);
+        }
+        let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
+        let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
             let before = match kill_setgid {
                 true => inode.permissions & !SETGID,
                 false => inode.permissions,
             };
-            permissions = Some(list.permissions(before));
-            if list.is_minimal() {
-                // It says no more than permissions do.
-                let new = NewAttributes {
-                    permissions,
-                    ..NewAttributes::default()
-                };
-                self.fs.set(file, &new).await?;
-                return match self.fs.remove_attribute(file, name).await {
-                    Err(FsError::NoAttribute) => Ok(Vec::new()),
-                    done => done.map(|()| Vec::new()),
-                };
+            let is_there = all.iter().any(|(one, _)| one == name);
+            match (is_there, existing) {
+                (true, Existing::Refused) => return Err(FsError::Exists),
+                (false, Existing::Needed) => return Err(FsError::NoAttribute),
+                _ => all.retain(|(one, _)| one != name),
             }
-        }
-        self.fs
-            .set_attribute(file, name, value, existing, permissions)
-            .await?;
-        Ok(Vec::new())
+            // A minimal list says no more than permissions do.
+            if !list.is_minimal() {
+                all.push((name.to_vec(), value.to_vec()));
+            }
+            Ok(NewAttributes {
+                permissions: Some(list.permissions(before)),
+                ..NewAttributes::default()
+            })
+        };
+        let set = self.fs.alter(file, None, Some(WithAttributes), decide);
+        set.await.map(|_| Vec::new())
     }
 
     async fn remove_attribute(&self, file: u64, name: &[u8]) -> Answer {

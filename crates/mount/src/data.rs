@@ -100,7 +100,8 @@ impl Files {
         (kill, delayed): (bool, bool),
     ) -> Result<u64> {
         if kill {
-            self.take_privileges(underway, request.node).await?;
+            self.take_privileges(underway, request, request.node)
+                .await?;
         }
         if delayed {
             return self.write_delayed(request, at, data).await;

@@ -177,6 +177,17 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
         as_nobody(&dir, change);
         assert_eq!(mode(), 0o777, "{change}");
     }
+    // Without execution by the group, `setgid` goes where who changes the file is not of its group.
+    for change in &changes[..6] {
+        let (sgid, group) = (Permissions::from_mode(0o2766), Some(NOBODY));
+        for (group, left) in [(Some(0), 0o766), (group, 0o2766)] {
+            fs::write(&to, [b't'; 8192]).expect("written");
+            std::os::unix::fs::chown(&to, None, group).expect("given");
+            fs::set_permissions(&to, sgid.clone()).expect("set");
+            as_nobody(&dir, change);
+            assert_eq!(mode(), left, "{change}");
+        }
+    }
     // Root keeps them, as on other filesystems.
     let privileged = Permissions::from_mode(PRIVILEGED);
     fs::set_permissions(&to, privileged).expect("privileged");
