@@ -115,7 +115,7 @@ impl Front {
     pub(super) fn held(&self) -> Option<Held> {
         match self {
             Front::None | Front::Mount(..) => None,
-            Front::Loop(volume) => Some(volume.held()),
+            Front::Loop(volume) => volume.held(),
             Front::Nbd(device) => Some(device.held()),
             Front::Ublk(device) => Some(device.held()),
         }

@@ -37,6 +37,11 @@ impl Held {
         &self.node
     }
 
+    /// True if the device was seen as this one, and is not any more: what is done to it now would be done to another's.
+    pub(super) fn is_lost(&self) -> bool {
+        self.text.is_some() && !self.is_there()
+    }
+
     /// True if the device is still there and this one. Looks in `/sys` only, so it may be asked while serving.
     pub fn is_there(&self) -> bool {
         let now = text(&self.file);

@@ -127,6 +127,7 @@ pub struct LoopVolume {
     /// Name of the loop device, until it is cleared.
     name: Option<String>,
     node: PathBuf,
+    held: Option<Held>,
     /// What the block device has cached is lost, as was said once: do not try to save it again.
     cache_lost: bool,
 }
@@ -172,6 +173,7 @@ pub async fn attach_loop(
         fuse,
         name: None,
         node: PathBuf::new(),
+        held: None,
         cache_lost: false,
     };
     let file = volume.fuse.file();
@@ -185,6 +187,7 @@ pub async fn attach_loop(
     match made.and_then(|made| made) {
         Ok(made) => {
             volume.node = loopdev::node(&made.name);
+            volume.held = Some(Held::by(&volume.node, "loop/backing_file"));
             made.log();
             volume.name = Some(made.name);
             Ok(volume)
@@ -321,8 +324,14 @@ impl LoopVolume {
     }
 
     /// The block device, to look whether it is still there.
-    pub fn held(&self) -> Held {
-        Held::by(&self.node, "loop/backing_file")
+    pub fn held(&self) -> Option<Held> {
+        self.held.clone()
+    }
+
+    /// The loop device, unless it was cleared, by us or by another program (`losetup -d`): its number may be another's.
+    fn own_device(&self) -> Option<String> {
+        let is_lost = self.held.as_ref().is_some_and(Held::is_lost);
+        self.name.clone().filter(|_| !is_lost)
     }
 
     /// Looks whether anybody uses the block device.
@@ -330,7 +339,7 @@ impl LoopVolume {
     /// # Errors
     /// [`DetachError::Busy`] and [`DetachError::FileBusy`].
     pub async fn check_unused(&self) -> Result<(), DetachError> {
-        let Some(name) = self.name.clone() else {
+        let Some(name) = self.own_device() else {
             return Ok(());
         };
         self.wait_for_other_handles().await?;
@@ -381,11 +390,11 @@ impl LoopVolume {
     /// See [`DetachError`]. If anybody uses the device, nothing is undone. Calling again goes on
     /// where the last call failed.
     pub async fn detach(&mut self) -> Result<(), DetachError> {
-        if let Some(name) = self.name.clone() {
+        if let Some(name) = self.own_device() {
             self.wait_for_other_handles().await?;
             self.clear(name).await?;
-            self.name = None;
         }
+        self.name = None;
         self.unmount().await.map_err(DetachError::Unmount)
     }
 

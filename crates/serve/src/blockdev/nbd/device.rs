@@ -54,6 +54,7 @@ enum Kept {
 /// Without [`NbdDevice::detach`] it is left as by a server that was killed.
 pub struct NbdDevice {
     node: PathBuf,
+    held: Held,
     kept: Kept,
     wire: Rc<Socket>,
     resumed: bool,
@@ -148,6 +149,8 @@ impl Attach<'_> {
             }
             return Err(NbdError::io("start", device.path())(source));
         }
+        // The thread is shown only now.
+        device.held = Held::by(&device.node, device.kept.mark());
         Ok(device)
     }
 
@@ -161,8 +164,10 @@ impl Attach<'_> {
     fn attached(&self, kept: Kept, wire: Rc<Socket>, resumed: bool) -> NbdDevice {
         let wired: Rc<dyn Wire> = Rc::clone(&wire) as Rc<dyn Wire>;
         self.server.connect_without_handshake(wired);
+        let node = Path::new("/dev").join(kept.name());
         NbdDevice {
-            node: Path::new("/dev").join(kept.name()),
+            held: Held::by(&node, kept.mark()),
+            node,
             kept,
             wire,
             resumed,
@@ -175,6 +180,14 @@ fn flags(export: &Export) -> u16 {
 }
 
 impl Kept {
+    /// The file in the directory of the device that tells it from those of others.
+    fn mark(&self) -> &'static str {
+        match self {
+            Kept::ByDriver(_) => "backend",
+            Kept::ByThread(_) => "pid",
+        }
+    }
+
     /// The device as sysfs has it.
     fn name(&self) -> String {
         match self {
@@ -192,11 +205,7 @@ impl NbdDevice {
 
     /// The block device, to look whether it is still there.
     pub fn held(&self) -> Held {
-        let file = match self.kept {
-            Kept::ByDriver(_) => "backend",
-            Kept::ByThread(_) => "pid",
-        };
-        Held::by(&self.node, file)
+        self.held.clone()
     }
 
     /// Looks whether anybody uses the block device.
@@ -204,6 +213,9 @@ impl NbdDevice {
     /// # Errors
     /// [`NbdError::Busy`].
     pub async fn check_unused(&self) -> Result<(), NbdError> {
+        if self.held.is_lost() {
+            return Ok(());
+        }
         let name = self.kept.name();
         let holders = isolated(move || lasting_holders(&name)).await;
         let holders = holders.map_err(NbdError::io("look at", &self.node))?;
@@ -285,9 +297,12 @@ impl NbdDevice {
             Kept::ByDriver(index) => Some(*index),
             Kept::ByThread(_) => None,
         };
-        isolated(move || disconnect(&name, &node, by_driver))
-            .await
-            .map_err(NbdError::io("detach", &self.node))??;
+        // One that another program disconnected (`nbd-client -d`) may be that program's now.
+        if !self.held.is_lost() {
+            isolated(move || disconnect(&name, &node, by_driver))
+                .await
+                .map_err(NbdError::io("detach", &self.node))??;
+        }
         let Kept::ByThread(keeper) = &mut self.kept else {
             return Ok(());
         };
@@ -375,6 +390,7 @@ mod tests {
         let wire = Rc::new(Socket::new(stream));
         let device = NbdDevice {
             node: "/dev/nbd0".into(),
+            held: Held::by("/dev/nbd0".as_ref(), "backend"),
             kept: Kept::ByDriver(0),
             wire: Rc::clone(&wire),
             resumed: false,
