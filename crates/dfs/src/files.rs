@@ -180,6 +180,12 @@ impl Files {
         self.forgotten
     }
 
+    /// Those that somebody uses.
+    pub(crate) fn used(&self) -> Vec<Rc<File>> {
+        let used = self.known.values().filter(|file| file.users.get() > 0);
+        used.map(Rc::clone).collect()
+    }
+
     /// Those whose i-nodes are newer in memory.
     pub(crate) fn newer(&self) -> Vec<Rc<File>> {
         let newer = self.known.values().filter(|file| file.is_newer.get());

@@ -11,6 +11,7 @@ use crate::error::{FsError, Result};
 use crate::files::File;
 use crate::format::{Inode, Orphan};
 use crate::fs::Fs;
+use crate::geometry::ROOT;
 
 impl Fs {
     pub(crate) fn mark_orphan(&self, change: &mut Change<'_>, inode: &Inode) {
@@ -46,6 +47,18 @@ impl Fs {
         // Times that are still to be written keep it in memory, and there may be any number of files.
         if known.is_newer() && self.0.files.borrow().are_many() {
             self.write_newer(&known).await?;
+        }
+        Ok(())
+    }
+
+    /// Nobody uses any file any more, whatever was not forgotten one by one: those without a name go.
+    ///
+    /// # Errors
+    /// If some could not go: they go when the filesystem is next taken up.
+    pub async fn forget_all(&self) -> Result<()> {
+        let used = self.0.files.borrow().used();
+        for file in used.into_iter().filter(|file| file.number() != ROOT) {
+            self.forget(file.number(), file.users.get()).await?;
         }
         Ok(())
     }

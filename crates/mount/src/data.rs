@@ -11,6 +11,7 @@ use forebay_serve::fuse::{Stale, Underway};
 
 use crate::handler::{Answer, Answered, Did, Files};
 use crate::sync_mode::SyncMode;
+use crate::writers::without;
 
 // Modes of FALLOCATE (`linux/falloc.h`).
 const KEEP_SIZE: u32 = 0x01;
@@ -110,16 +111,19 @@ impl Files {
     }
 
     /// Writes pages of a mapping that the kernel writes back. The handle and its flags are of any process that has the file open.
-    /// What a transaction keeps of these bytes was written to the pages, too, and is left out: it is not committed.
+    /// What a transaction keeps of these bytes was written to the pages, too, and is left out: it is not committed. So is what an
+    /// update changes that is under way: the pages may be older.
     async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
         let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
         let file = request.node;
         let bytes = at..at.saturating_add(data.len() as u64);
-        if self.transactions.is_idle() || !self.transactions.touch(file, &bytes) {
+        let mut not_of_it = self.updates.changed(file, &bytes);
+        not_of_it.extend(self.transactions.kept(file, &bytes));
+        if not_of_it.is_empty() {
             return self.write(file, at, data, flags).await;
         }
         let mut edits = Edits::new();
-        for part in self.transactions.not_kept(file, bytes) {
+        for part in without(bytes, not_of_it) {
             let of_data = (part.start - at) as usize..(part.end - at) as usize;
             edits.write(part.start, data.slice(of_data));
         }

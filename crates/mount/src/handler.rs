@@ -17,7 +17,7 @@ use crate::handles::{Handles, sync_mode};
 use crate::medium::Medium;
 use crate::transactions::Transactions;
 use crate::waiters::Waiters;
-use crate::writers::Writers;
+use crate::writers::{Updates, Writers};
 
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
 pub(crate) const VALID_S: u64 = 1 << 30;
@@ -75,12 +75,15 @@ pub struct Files {
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
     pub(crate) writers: Writers,
+    pub(crate) updates: Updates,
     pub(crate) cached: CachedFiles,
     /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
     pub(crate) resized: RefCell<BTreeSet<u64>>,
     /// Until then the kernel is taken to keep pages locked while it writes them.
     pub(crate) pages_are_locked_until: Cell<Instant>,
     errors: Cell<u64>,
+    /// Root had it shut down: nothing is done any more.
+    pub(crate) is_shut_down: Cell<bool>,
 }
 
 /// What is answered.
@@ -97,10 +100,12 @@ impl Files {
             transactions: Transactions::default(),
             waiters: Waiters::default(),
             writers: Writers::default(),
+            updates: Updates::default(),
             cached: CachedFiles::default(),
             resized: RefCell::default(),
             pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),
+            is_shut_down: Cell::new(false),
         }
     }
 
@@ -308,6 +313,14 @@ pub(crate) enum Answered {
     Nothing,
 }
 
+/// Whether a request only lets go of something, or wants no answer.
+fn is_of_the_end(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Release | Op::ReleaseDir | Op::Forget | Op::Destroy | Op::StatFs
+    )
+}
+
 pub(crate) fn nothing(_: ()) -> Vec<u8> {
     Vec::new()
 }
@@ -341,6 +354,9 @@ impl Handler for Files {
     async fn take(self: &Rc<Self>, mut arrival: Arrival<'_>) {
         let request = arrival.request();
         let files = Rc::clone(self);
+        if self.is_shut_down.get() && !is_of_the_end(request.op) {
+            return arrival.refuse(libc::EIO);
+        }
         match request.op {
             Op::Read { at, len } => {
                 let len = (len as usize).min(IO_BYTES_MAX);

@@ -26,6 +26,8 @@ use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::transactions::{Opened, Refused};
 
+/// `_IOR('X', 125, __u32)`: of ext4, XFS and others.
+const FS_IOC_SHUTDOWN: u32 = 0x8004_587d;
 /// Pages of the page cache, in bytes.
 const PAGE: u64 = 4096;
 /// How long a write waits for what it wrote to leave the page cache. That takes microseconds; but a kernel that keeps pages
@@ -88,6 +90,9 @@ impl Files {
         kind: Kind,
     ) -> Out {
         let own = Command::of(asked.command);
+        if asked.command == FS_IOC_SHUTDOWN {
+            return self.shut_down(request).await;
+        }
         match (kind, own) {
             (Kind::Regular, _) => {}
             (
@@ -136,6 +141,18 @@ impl Files {
         }
     }
 
+    /// Makes everything durable, and does nothing any more until it is unmounted and mounted again: what `xfs_io -c shutdown` and its
+    /// like ask for. (The kernel does not pass on whether data is to be dropped, so it is kept.)
+    async fn shut_down(&self, request: &Request) -> Out {
+        if request.user != 0 {
+            return Err(libc::EPERM.into());
+        }
+        self.fs.sync().await?;
+        self.is_shut_down.set(true);
+        tracing::warn!("the filesystem was shut down by an ioctl: mount it again to use it");
+        Ok(Vec::new())
+    }
+
     /// An open file takes part in a transaction.
     async fn join(&self, id: u64, request: &Request) -> Out {
         must_be_writable(request.handle)?;
@@ -180,6 +197,7 @@ impl Files {
         self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
         // Else the page of a mapping would be written over the change, whole.
+        let _update = self.updates.begin(&stale);
         self.write_back(underway, &stale).await;
         self.note_resized(file);
         self.fs.edit(&[(file, edits)].into()).await?;
@@ -197,6 +215,7 @@ impl Files {
         let stale = [request.node, other.file].map(|file| pages(file, 0..i64::MAX as u64));
         // What a program has stored in the memory of one belongs to that.
         self.write_back(underway, &stale).await;
+        let _update = self.updates.begin(&stale);
         let mut done = Ok(());
         for file in [request.node, other.file] {
             self.note_resized(file);
@@ -231,6 +250,7 @@ impl Files {
         let stale: Vec<Stale> = kept
             .flat_map(|(file, edits)| crate::transactions::stale(*file, edits))
             .collect();
+        let _update = self.updates.begin(&stale);
         self.write_back(underway, &stale).await;
         let mut done = Ok(());
         for file in all.keys() {

@@ -252,26 +252,14 @@ impl Transactions {
         kept.any(|kept| kept.edits.touch(bytes))
     }
 
-    /// The parts of these bytes of a file of which no transaction keeps anything, in order.
-    pub(crate) fn not_kept(&self, file: u64, bytes: Range<u64>) -> Vec<Range<u64>> {
+    /// What transactions keep of these bytes of a file: ranges, in no order.
+    pub(crate) fn kept(&self, file: u64, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let state = self.0.borrow();
         let all = state.all.values().filter_map(|one| one.files.get(&file));
         let pieces = all.flat_map(|kept| kept.edits.iter().map(|(piece, _)| piece));
-        let mut pieces: Vec<Range<u64>> = pieces
+        pieces
             .filter(|piece| piece.start < bytes.end && bytes.start < piece.end)
-            .collect();
-        pieces.sort_by_key(|piece| piece.start);
-        let (mut left, mut at) = (Vec::new(), bytes.start);
-        for piece in pieces {
-            if at < piece.start {
-                left.push(at..piece.start);
-            }
-            at = at.max(piece.end);
-        }
-        if at < bytes.end {
-            left.push(at..bytes.end);
-        }
-        left
+            .collect()
     }
 
     /// What a handle reads, where something else was read of the file: what is kept for the transaction it takes part in, and
@@ -479,12 +467,8 @@ mod tests {
             let there = BufMut::copy_of(&[9; 120]).freeze();
             all.read(handle, FILE, 0, 200, there).to_vec()
         };
-        assert_eq!(all.not_kept(FILE, 0..200), [0..100, 150..200]);
-        let left = all.not_kept(FILE, 120..160);
-        assert_eq!(left, vec![150..160]);
-        assert!(all.not_kept(FILE, 110..150).is_empty());
-        let left = all.not_kept(FILE + 1, 110..150);
-        assert_eq!(left, vec![110..150]);
+        assert_eq!(all.kept(FILE, &(0..101)), vec![100..150]);
+        assert!(all.kept(FILE, &(150..200)).is_empty() && all.kept(FILE + 1, &(0..200)).is_empty());
         let mut expected = vec![9; 120];
         expected.resize(150, 0);
         assert_eq!(read(3), expected);

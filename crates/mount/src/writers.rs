@@ -4,8 +4,11 @@
 //! its open file, and the kernel writes the pages of a mapping back before it releases that. So pages of a file can be changed
 //! and not yet written only while the file is open for both.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_serve::fuse::Stale;
 
 use crate::handles::is_both;
 
@@ -39,6 +42,63 @@ impl Writers {
     }
 }
 
+/// Bytes of files that are being changed by an atomic update, until the kernel has forgotten their pages. What it writes back of such
+/// a page meanwhile may be older than the update, so these bytes are left out.
+#[derive(Default)]
+pub(crate) struct Updates {
+    last: Cell<u64>,
+    all: RefCell<BTreeMap<u64, Vec<Stale>>>,
+}
+
+/// An update that is under way, as long as this is there.
+pub(crate) struct Update<'a> {
+    all: &'a Updates,
+    number: u64,
+}
+
+impl Updates {
+    /// An update of these bytes begins.
+    pub(crate) fn begin(&self, of: &[Stale]) -> Update<'_> {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        self.all.borrow_mut().insert(number, of.to_vec());
+        Update { all: self, number }
+    }
+
+    /// What updates change of these bytes of a file: ranges, in no order.
+    pub(crate) fn changed(&self, file: u64, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let all = self.all.borrow();
+        let of_file = all.values().flatten().filter(|stale| stale.node == file);
+        let ranges = of_file.filter_map(|stale| stale.bytes.clone());
+        ranges
+            .filter(|range| range.start < bytes.end && bytes.start < range.end)
+            .collect()
+    }
+}
+
+impl Drop for Update<'_> {
+    fn drop(&mut self) {
+        self.all.all.borrow_mut().remove(&self.number);
+    }
+}
+
+/// What is left of a range without `pieces`, in order.
+pub(crate) fn without(bytes: Range<u64>, mut pieces: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    pieces.sort_by_key(|piece| piece.start);
+    let (mut left, mut at) = (Vec::new(), bytes.start);
+    for piece in pieces {
+        let end = piece.start.min(bytes.end);
+        if at < end {
+            left.push(at..end);
+        }
+        at = at.max(piece.end);
+    }
+    if at < bytes.end {
+        left.push(at..bytes.end);
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +121,21 @@ mod tests {
         assert!(writers.has(7));
         writers.closed(7, both[1]);
         assert!(!writers.has(7) && writers.0.borrow().is_empty());
+    }
+
+    #[test]
+    fn what_is_left_of_bytes_has_nothing_of_an_update_that_is_under_way() {
+        let updates = Updates::default();
+        let of = |bytes| Stale { node: 7, bytes };
+        let update = updates.begin(&[of(Some(100..150)), of(None), of(Some(10..20))]);
+        let more = updates.begin(&[of(Some(140..160))]);
+        let left = |bytes: Range<u64>| without(bytes.clone(), updates.changed(7, &bytes));
+        assert_eq!(left(0..200), [0..10, 20..100, 160..200]);
+        assert_eq!(left(120..170), vec![160..170]);
+        assert!(left(110..155).is_empty() && updates.changed(8, &(0..200)).is_empty());
+        drop(update);
+        assert_eq!(left(0..200), [0..140, 160..200]);
+        drop(more);
+        assert_eq!(left(0..200), vec![0..200]);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-use crate::files::world;
+use crate::files::{check, world};
 use crate::system::tool;
 use crate::world::{World, output, texts};
 
@@ -88,6 +88,28 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
     world.ok(&["mount", "f", "mnt"]);
     assert!(fs::read(dir.join("file")).unwrap() == vec![9; 1 << 20]);
     world.unmount("mnt");
+}
+
+/// Found by xfstests' generic/488: the kernel does not tell of all files that it let go of before the filesystem was unmounted.
+#[test]
+fn files_without_a_name_do_not_outlive_the_mount() {
+    let Some(world) = world("files_without_a_name_do_not_outlive_the_mount") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    world.ok(&["mount", "f", "mnt"]);
+    let files: Vec<File> = (0..500)
+        .map(|n| {
+            let path = dir.join(format!("file{n}"));
+            let file = File::create(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            file
+        })
+        .collect();
+    drop(files);
+    world.unmount("mnt");
+    let (code, said) = check(&world);
+    assert!(code == 0 && !said.contains("without a name"), "{said}");
 }
 
 /// What `mount` of the system calls, with these arguments.

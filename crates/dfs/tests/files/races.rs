@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Fallocate, FsError, Kind, NewAttributes, ROOT};
+use forebay_dfs::{Fallocate, FsError, Kind, New, NewAttributes, ROOT};
 use futures_util::future::join;
 
 use super::world::{run, there};
@@ -192,5 +192,27 @@ fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
             assert_eq!(now, size + MUCH as u64, "{what:?}");
         }
         world.again().await
+    });
+}
+
+#[test]
+fn files_without_a_name_go_when_all_is_forgotten_at_once() {
+    run(|world| async move {
+        let fs = world.fs.clone();
+        for n in 0..20_u8 {
+            let file = world.make(ROOT, &[b'a' + n], Kind::Regular).await;
+            fs.write(file, Some(0), bytes(n, 20_000)).await.unwrap();
+            if n % 2 == 0 {
+                fs.unlink(ROOT, &[b'a' + n]).await.unwrap();
+            }
+        }
+        let new = New::of(Kind::Regular, 0o600);
+        fs.make_nameless(&new).await.unwrap();
+        fs.forget_all().await.unwrap();
+        for n in 0..20_u8 {
+            assert_eq!(there(&fs, &[b'a' + n]).await, n % 2 != 0);
+        }
+        // `run` sees to it that none is left.
+        world
     });
 }

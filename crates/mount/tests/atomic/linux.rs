@@ -139,6 +139,39 @@ fn extended_attributes_have_the_name_spaces_of_linux() {
     mounted.finish();
 }
 
+/// Asks for a shutdown (`FS_IOC_SHUTDOWN`) by the path of a directory.
+const SHUT_DOWN: &str = r#"
+import fcntl, os, sys
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, bytes(4))
+"#;
+
+#[test]
+fn a_filesystem_that_root_shuts_down_keeps_everything_and_does_nothing_more() {
+    let test = "a_filesystem_that_root_shuts_down";
+    if !has("python3") || !has("setpriv") {
+        return skip(test, "no python3, or no setpriv");
+    }
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let dir = mounted.dir();
+    open_to_all(&dir);
+    fs::write(dir.join("a"), b"1").expect("written");
+    let as_other = format!("! python3 -c '{SHUT_DOWN}' . 2>/dev/null");
+    as_nobody(&dir, &as_other);
+    let open = File::options().write(true).open(dir.join("a"));
+    let mut open = open.expect("not shut down by another");
+    run(Command::new("python3").args(["-c", SHUT_DOWN]).arg(&dir));
+    let refused = |done: std::io::Result<()>| {
+        assert_eq!(done.expect_err("refused").raw_os_error(), Some(libc::EIO));
+    };
+    refused(fs::write(dir.join("b"), b"2"));
+    refused(std::io::Write::write_all(&mut open, b"2"));
+    refused(fs::remove_file(dir.join("a")));
+    drop(open);
+    mounted.finish();
+}
+
 /// A file that is read and written past the page cache, and mapped. Run with its path.
 const MAPPED_DIRECT: &str = r#"
 import mmap, os, sys

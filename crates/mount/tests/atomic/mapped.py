@@ -97,16 +97,20 @@ def transaction():
             assert direct(file.path, PAGE)[200:204] == bytes(4), "kept data was written"
             with_kept.abort()
             assert file.read(200, 4) == bytes(4)
-        with_kept = atomic.Transaction(other)
-        with_kept.join(other)
-        os.pwrite(other, b"kept", 200)
-        with_kept.commit()
-        assert file.read(200, 4) == b"kept"
+        for n in range(200):
+            with_kept = atomic.Transaction(other)
+            with_kept.join(other)
+            os.pwrite(other, b"%04d" % n, 200)
+            with_kept.commit()
+            assert file.read(200, 4) == b"%04d" % n, "a page was written over the commit"
+            atomic.change(other, [(400, b"%04d" % n)])
+            assert file.read(400, 4) == b"%04d" % n, "a page was written over the change"
     finally:
         os.kill(storing, signal.SIGKILL)
         os.waitpid(storing, 0)
     file.memory.flush()
-    assert direct(file.path, PAGE)[200:204] == b"kept"
+    assert direct(file.path, PAGE)[200:204] == b"0199"
+    assert direct(file.path, PAGE)[400:404] == b"0199"
     assert direct(file.path, PAGE)[300:306] == b"stored"
 
 

@@ -78,7 +78,8 @@ pub(crate) async fn attach(
 
 /// Says when the filesystem comes to be nearly full, and full, and when it no longer is.
 async fn watch(rt: Rt, fs: Fs) {
-    let mut before = SpaceMode::Serving;
+    // Who mounts a full one may know, and looks at the status if not.
+    let mut before = status::mode(fs.room());
     loop {
         let room = fs.room();
         let now = status::mode(room);
@@ -122,7 +123,13 @@ impl InUse {
     }
 
     async fn end(&self) -> Result<(), DeviceError> {
-        let mut keep = pin!(self.keep());
+        let mut keep = pin!(async {
+            // The kernel tells nothing any more of what it had in use when it was unmounted.
+            if let Err(error) = self.fs.forget_all().await {
+                tracing::warn!(%error, "files without a name are removed when the filesystem is next mounted");
+            }
+            self.keep().await
+        });
         let kept = loop {
             let before = self.progress();
             // A device that fails is tried again for as long as it does, but closing does not wait for that.
