@@ -75,13 +75,16 @@ pub(super) fn wanted(
 /// Whether the daemon of a filesystem still has it mounted, as far as that can be known: it goes on for a moment after `umount`.
 pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
     let status = match Client::try_connect(dirs, name).map(|mut client| client.status()) {
-        // It listens no more, or is just being killed.
-        Err(Absent::NotAttached | Absent::Dead) => return false,
+        // It listens no more, or ends while it is asked.
+        Err(Absent::NotAttached | Absent::Dead) | Ok(Err(_)) => return false,
         Ok(Ok(status)) => status,
-        Err(Absent::Failed(_)) | Ok(Err(_)) => return true,
+        Err(Absent::Failed(_)) => return true,
     };
-    let Some(dir) = status.service.mounted else {
+    if !status.service.is_filesystem() {
         return true;
+    }
+    let Some(dir) = status.service.mounted else {
+        return false;
     };
     let is_it = |mount: &forebay_os::Mount| {
         let is_of = mount.fstype == FUSE_TYPE && mount.source == Path::new(name.as_str());
