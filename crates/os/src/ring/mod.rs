@@ -13,6 +13,7 @@
 )]
 
 mod fuse_entries;
+mod polling;
 mod queue;
 mod reports;
 mod request;
@@ -36,6 +37,7 @@ use io_uring::{opcode, squeue, types};
 use slab::Slab;
 
 pub use self::fuse_entries::{FuseEntries, FuseEntry, FuseRequest};
+use self::polling::{Polling, STEP_MAX, Waited};
 use self::queue::{Entry, Queue};
 use self::slot::Hold;
 pub(crate) use self::slot::Message;
@@ -80,6 +82,7 @@ struct Queues {
     /// Where the kernel puts what it read from the doorbell. Boxed so that it can outlive the ring.
     doorbell_count: Box<[u8; 8]>,
     doorbell_armed: bool,
+    polling: Polling,
 }
 
 impl Ring {
@@ -99,6 +102,7 @@ impl Ring {
                 woken: Vec::new(),
                 doorbell_count: Box::default(),
                 doorbell_armed: false,
+                polling: Polling::default(),
             }),
             doorbell: Arc::new(Doorbell::new()?),
             start: StdInstant::now(),
@@ -161,12 +165,19 @@ impl Driver for Ring {
             None => queues.submit_if_needed(),
             Some(timeout) => {
                 queues.arm_doorbell(&self.doorbell);
-                if self.doorbell.begin_wait() {
-                    queues.submit_and_wait(timeout);
-                } else {
-                    queues.submit_if_needed();
-                }
-                self.doorbell.end_wait();
+                let (began, look) = (StdInstant::now(), queues.polling.look());
+                let look = timeout.map_or(look, |timeout| look.min(timeout));
+                let looked = queues.look(&self.doorbell, began, look);
+                let waited = looked.unwrap_or_else(|| {
+                    if self.doorbell.begin_wait() {
+                        queues.submit_and_wait(timeout);
+                    } else {
+                        queues.submit_if_needed();
+                    }
+                    self.doorbell.end_wait();
+                    Waited::Slept(began.elapsed())
+                });
+                queues.polling.note(waited);
             }
         }
         queues.reap();
@@ -230,6 +241,26 @@ impl Queues {
         if self.uring.wants_the_kernel() {
             self.enter(0, None);
         }
+    }
+
+    /// Looks for completions for so long. Returns what ended it, or nothing if the thread is to sleep now.
+    fn look(&mut self, doorbell: &Doorbell, began: StdInstant, time: Duration) -> Option<Waited> {
+        let mut last = began;
+        while last.duration_since(began) < time {
+            self.submit_if_needed();
+            if self.reap() > 0 || doorbell.is_rung() {
+                return Some(Waited::Found);
+            }
+            // Whoever else wants this processor gets it here.
+            std::thread::yield_now();
+            let now = StdInstant::now();
+            if now.duration_since(last) > STEP_MAX {
+                self.polling.note(Waited::Disturbed);
+                return None;
+            }
+            last = now;
+        }
+        None
     }
 
     fn submit_and_wait(&mut self, timeout: Option<Duration>) {

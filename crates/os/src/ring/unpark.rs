@@ -37,6 +37,11 @@ impl Doorbell {
         !self.rung.load(Ordering::SeqCst)
     }
 
+    /// Returns true if it was rung since it was last cleared.
+    pub(super) fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::SeqCst)
+    }
+
     pub(super) fn end_wait(&self) {
         self.waiting.store(false, Ordering::SeqCst);
     }
