@@ -42,11 +42,11 @@ pub enum AttachError {
         /// True if the log is empty: the data device alone is the volume.
         clean: bool,
     },
-    /// The data device is longer than it was and has other names, and the log holds data for it.
+    /// The data device is longer than it was and has other names, and the log holds data for it, or its ends are others.
     #[error(
-        "the data device has {have}, the one this log belongs to ({path}) had {want} and was known as {}, and \
-         the log holds data that is not home yet: it is another device, or it grew and got another name. \
-         Applying the log to another device destroys data there; if you are sure, use --accept-changed",
+        "the data device has {have}, the one this log belongs to ({path}) had {want} and was known as {}: \
+         it is another device, or it grew and got another name. A volume on another device destroys data there; if you \
+         are sure, use --accept-changed",
         .names.join(", ")
     )]
     LongerAndOther {

@@ -58,10 +58,12 @@ pub(crate) async fn judge(
     }
     let mut notes = Vec::new();
     let known = &payload.data.names;
+    let mismatch = payload.fingerprint.mismatch(data, want).await?;
     if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
         // An equal length was evidence. Without it and without a name, equal ends are not enough: two blank
-        // devices have them.
-        if have > want && !clean && !accept_changed {
+        // devices have them. With an empty log they are, since nothing is written to it by attaching it.
+        let is_other = have > want && (!clean || mismatch.is_some());
+        if is_other && !accept_changed {
             return Err(AttachError::LongerAndOther {
                 have: ByteLen(have),
                 want: ByteLen(want),
@@ -74,7 +76,7 @@ pub(crate) async fn judge(
             known.join(", ")
         ));
     }
-    if let Some(at) = payload.fingerprint.mismatch(data, want).await? {
+    if let Some(at) = mismatch {
         if clean {
             notes.push("the data device was used without its cache, which held nothing".into());
         } else if accept_changed {

@@ -5,8 +5,8 @@
 //! segments are free: nothing is opened in a segment that recovery does not know of.
 //!
 //! A checkpoint writes the whole of a table that becomes longer, and there has to be room for that in the segments that
-//! the volume has. So a volume becomes at most twice as large with one checkpoint, and what that writes is within what
-//! is kept free for two (`room.rs`). Users get their sectors with the last of these checkpoints.
+//! the volume has, and then for another checkpoint if a crash cuts it. So a volume becomes at most twice as large with
+//! one checkpoint, and by less where less is free (`room.rs`). Users get their sectors with the last of these checkpoints.
 
 use std::rc::Rc;
 
@@ -15,8 +15,10 @@ use forebay_units::ByteLen;
 
 use crate::checkpoint::Growth;
 use crate::error::SpaceError;
+use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::Layout;
-use crate::space::Space;
+use crate::room::checkpoint_segments;
+use crate::space::{Inner, Space};
 
 /// Why a volume does not become longer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,6 +40,28 @@ pub enum GrowError {
     /// The volume fails.
     #[error(transparent)]
     Space(#[from] SpaceError),
+}
+
+impl Inner {
+    /// How many segments a volume that has `now` may get with one checkpoint, `wanted` at most: there has to be room for that
+    /// checkpoint, and for another of the volume as it is, if a crash cuts the first. One chunk of the table more is
+    /// always within what the cleaner keeps free.
+    fn segments_that_fit(&self, now: u32, wanted: u32) -> u32 {
+        let changed = self.map.borrow().dirty_bytes();
+        let streams = self.commit.composer();
+        let changed = changed + streams.frozen_bytes;
+        let (layout, queued) = (streams.layout, streams.table.queued());
+        let needs = |segments| {
+            let longer = layout.of_at_least(segments);
+            checkpoint_segments(&longer, changed) + checkpoint_segments(&layout, changed) + 1
+        };
+        let chunk = TABLE_CHUNK_SEGMENTS as u32;
+        let mut more = wanted - now;
+        while more > chunk && needs(now + more) > queued {
+            more = (more / 2).max(chunk);
+        }
+        now + more
+    }
 }
 
 impl Space {
@@ -78,6 +102,7 @@ impl Space {
                 return Ok(());
             }
             let segments = now.0.saturating_mul(2).min(wanted.segment_count);
+            let segments = self.inner.segments_that_fit(now.0, segments);
             let growth = Growth {
                 segments,
                 space_sectors: match segments == wanted.segment_count {
