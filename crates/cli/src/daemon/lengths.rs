@@ -23,7 +23,9 @@ struct Length {
     /// Which file it is: another may come to be at the path.
     file: (u64, u64),
     /// The bytes that are the volume's end here.
-    needed: u64,
+    needed: Cell<u64>,
+    /// The volume has a part of it, which does not grow.
+    is_part: bool,
     /// The least length that was seen, in bytes.
     least: Cell<u64>,
 }
@@ -39,11 +41,17 @@ impl Lengths {
                 role,
                 path: spec.path().to_owned(),
                 file: (metadata.dev(), metadata.ino()),
-                needed: spec.part().map_or(len, |part| part.end).min(len),
+                needed: Cell::new(spec.part().map_or(len, |part| part.end).min(len)),
+                is_part: spec.part().is_some(),
                 least: Cell::new(len),
             })
         });
         Lengths(lengths.collect())
+    }
+
+    /// The volume took the lengths that its devices have now: what lies there is the volume's, too.
+    pub(super) fn grown(&self) {
+        self.0.iter().for_each(Length::grown);
     }
 
     /// The devices that were cut short since, one sentence each; new ones are logged.
@@ -59,14 +67,25 @@ impl Lengths {
 }
 
 impl Length {
-    fn look(&self) -> Option<String> {
+    /// The length of the file or device, if it is still the same.
+    fn now(&self) -> Option<u64> {
         let now = fs::metadata(&self.path).ok();
         let now = now.filter(|now| (now.dev(), now.ino()) == self.file);
-        if let Some(now) = now
-            .as_ref()
-            .and_then(len)
-            .filter(|now| *now < self.least.get())
-        {
+        now.as_ref().and_then(len)
+    }
+
+    fn grown(&self) {
+        if self.is_part || self.what_is_lost().is_some() {
+            return;
+        }
+        if let Some(now) = self.now().filter(|now| *now > self.needed.get()) {
+            self.needed.set(now);
+            self.least.set(now);
+        }
+    }
+
+    fn look(&self) -> Option<String> {
+        if let Some(now) = self.now().filter(|now| *now < self.least.get()) {
             self.least.set(now);
             if let Some(what) = self.what_is_lost() {
                 tracing::error!("{what}");
@@ -76,14 +95,14 @@ impl Length {
     }
 
     fn what_is_lost(&self) -> Option<String> {
-        let least = self.least.get();
-        (least < self.needed).then(|| {
+        let (least, needed) = (self.least.get(), self.needed.get());
+        (least < needed).then(|| {
             format!(
                 "the {} device {} was cut to {} while attached, and had {}: what lay beyond is lost",
                 self.role,
                 self.path.display(),
                 ByteLen(least),
-                ByteLen(self.needed)
+                ByteLen(needed)
             )
         })
     }

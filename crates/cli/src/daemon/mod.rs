@@ -27,7 +27,7 @@ use std::rc::Rc;
 
 use forebay_control::{SCHEMA, Service};
 use forebay_os::{Ring, Signals};
-use forebay_rt::{Event, Instant, Rt};
+use forebay_rt::{Event, Instant, Lock, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
 use forebay_stack::{CacheOptions, Layer, MountOptions, Name, Options, StackError, Via};
@@ -89,6 +89,8 @@ struct Daemon {
     outlived: bool,
     intruders: Intruders,
     lengths: Lengths,
+    /// Held while the volume takes a new length.
+    resizing: Rc<Lock>,
     /// Set when a client detached the volume: everything is closed.
     detached: Cell<bool>,
     /// Set when a signal told the daemon to stop.

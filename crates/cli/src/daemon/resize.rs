@@ -10,6 +10,8 @@ use forebay_program::failure::{Failure, Outcome};
 /// their next connection.
 pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<ResizedTo> {
     let name = &daemon.target.name;
+    // One after the other: each tells the kernel the length that the volume has then.
+    let _turn = daemon.resizing.lock().await;
     let resized = daemon.volume.resize(size.map(ByteLen)).await;
     let resized = resized.map_err(|error| {
         let code = Failure::code_of(error.cause);
@@ -17,6 +19,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<Resize
     })?;
     let (before, len) = (resized.before, resized.len);
     tracing::info!(before, len, "the volume took the length of its devices");
+    daemon.lengths.grown();
     // Also where the volume has the length already: the block device may have missed it.
     let follows = match (&*daemon.front.borrow(), daemon.volume.device()) {
         (Some(front), Some(device)) => front.resize(&daemon.volume.id(), &device.geometry()),

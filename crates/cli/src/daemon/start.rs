@@ -247,6 +247,7 @@ async fn serve(
         started: rt.now(),
         intruders: Intruders::new(&target),
         lengths: Lengths::new(&target),
+        resizing: Rc::default(),
         media: Media::of(&target.tree),
         target,
         volume,

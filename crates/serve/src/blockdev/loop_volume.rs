@@ -254,6 +254,9 @@ fn resize(name: &str, file: &Path) -> io::Result<()> {
     Loop::open(name, Access::Configure)?.resize()
 }
 
+/// Why nothing is done to a block device.
+const LOST: &str = "the block device was taken away by another program";
+
 /// What became of an attempt to clear a loop device.
 enum Cleared {
     Yes,
@@ -374,8 +377,12 @@ impl LoopVolume {
     /// # Errors
     /// The system's; the block device keeps its length.
     pub fn resize(&self) -> impl Future<Output = io::Result<()>> + use<> {
-        let (name, file) = (self.name.clone(), self.fuse.file());
+        let (name, file) = (self.own_device(), self.fuse.file());
+        let is_lost = name.is_none() && self.name.is_some();
         async move {
+            if is_lost {
+                return Err(io::Error::other(LOST));
+            }
             match name {
                 Some(name) => isolated(move || resize(&name, &file)).await?,
                 None => Ok(()),

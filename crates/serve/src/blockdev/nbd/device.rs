@@ -253,7 +253,12 @@ impl NbdDevice {
             Kept::ByDriver(index) => Some(*index),
             Kept::ByThread(_) => None,
         };
+        let is_lost = self.held.is_lost();
         async move {
+            if is_lost {
+                let lost = std::io::Error::other("it was taken away by another program");
+                return Err(NbdError::io("give a new length to", &node)(lost));
+            }
             let resize = move || match by_driver {
                 Some(index) => by_driver::resize(index, &volume, len),
                 None => by_thread::resize(&name, blocks),
