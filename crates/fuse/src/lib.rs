@@ -85,6 +85,14 @@ pub mod open_flag {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// In READ: it is for a process, and not for the page cache (`fuse_send_read` of the kernel).
+const READ_LOCKOWNER: u32 = 1 << 1;
+/// `O_DIRECT` of Linux (`asm/fcntl.h`), which is not the same on all machines.
+#[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+const O_DIRECT: u32 = 0o200_000;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
+const O_DIRECT: u32 = 0o40_000;
+
 /// In SETATTR: the size is to change.
 const SETATTR_SIZE: u32 = 1 << 3;
 /// In SETATTR: it is of an open file.
@@ -105,7 +113,8 @@ pub struct Request {
     pub group: u32,
     /// The handle it is about, of what is asked of an open file or directory: what OPEN's reply said. Otherwise 0.
     pub handle: u64,
-    /// The flags of the open file, of a read and a write: `O_DIRECT` among them.
+    /// The flags of the open file, of a read and a write: `O_DIRECT` among them, but not of a read that fills the page cache, as for a
+    /// mapping of a file that is open with `O_DIRECT`.
     pub file_flags: u32,
     /// The number of what is asked.
     pub opcode: u32,
@@ -236,7 +245,11 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
         group: u32_at(fixed, 28),
         handle: handle(opcode, fixed, body),
         file_flags: match op {
-            Op::Read { .. } | Op::Write { .. } => u32_at(fixed, HEADER + 32),
+            Op::Write { .. } => u32_at(fixed, HEADER + 32),
+            Op::Read { .. } if u32_at(fixed, HEADER + 20) & READ_LOCKOWNER != 0 => {
+                u32_at(fixed, HEADER + 32)
+            }
+            Op::Read { .. } => u32_at(fixed, HEADER + 32) & !O_DIRECT,
             _ => 0,
         },
         opcode,

@@ -53,14 +53,23 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
 fn the_handle_of_an_open_file_is_found_wherever_it_is() {
     let mut io = write_body(0, 0, 0);
     io[..8].copy_from_slice(&77u64.to_ne_bytes());
-    io[32..36].copy_from_slice(&0x4000u32.to_ne_bytes());
+    let direct = crate::O_DIRECT | 2;
+    io[32..36].copy_from_slice(&direct.to_ne_bytes());
     for opcode in [15, 16, 18, 20, 28, 29, 39, 43, 44, 46, 47] {
         let (fixed, total) = message(opcode, &io);
         let request = decode(&fixed, total).expect("whole");
         assert_eq!(request.handle, 77, "{opcode}");
-        let of_io = matches!(opcode, 15 | 16);
-        assert_eq!(request.file_flags, if of_io { 0x4000 } else { 0 });
+        // A read without an owner fills the page cache.
+        let flags = match opcode {
+            15 => 2,
+            16 => direct,
+            _ => 0,
+        };
+        assert_eq!(request.file_flags, flags, "{opcode}");
     }
+    io[20..24].copy_from_slice(&READ_LOCKOWNER.to_ne_bytes());
+    let (fixed, total) = message(15, &io);
+    assert_eq!(decode(&fixed, total).expect("whole").file_flags, direct);
     let mut setattr = [0; 88];
     setattr[8] = 78;
     for (valid, handle) in [(1 << 3, 0), (1 << 3 | 1 << 6, 78)] {

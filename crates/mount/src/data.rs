@@ -1,15 +1,17 @@
 //! Data of files.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FsError, Result};
 use forebay_fuse::files::CopyRange;
-use forebay_fuse::{self as format, Request, open_flag};
+use forebay_fuse::{self as format, Op, Request, open_flag};
 use forebay_rt::Lease;
 use forebay_serve::fuse::{Stale, Underway};
 
 use crate::handler::{Answer, Answered, Did, Files};
+use crate::handles;
 use crate::sync_mode::SyncMode;
 use crate::writers::without;
 
@@ -18,6 +20,10 @@ const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 
+/// Direct writes that may wait for the kernel for as long as it takes.
+const DIRECT_WAITING_MAX: usize = 64;
+/// How long others wait.
+const MOMENT: Duration = Duration::from_millis(20);
 /// The most bytes that are copied from file to file at once.
 const COPIED_AT_ONCE: u64 = 4 << 20;
 
@@ -67,18 +73,17 @@ impl Files {
         let written = written.await;
         // Others need its memory while this one waits.
         drop(lease);
-        if let (true, Ok(place)) = (is_direct, &written) {
-            let stale = self
-                .cached
-                .written(node, *place..place.saturating_add(bytes as u64));
+        if is_direct {
+            // Data may be there although it could not be made durable.
+            let place = *written.as_ref().unwrap_or(&at);
+            let end = place.saturating_add(bytes as u64);
+            let stale = self.cached.written(node, place..end);
             if let Some(bytes) = stale {
                 // It may have been read through the page cache only meanwhile.
                 waiter = waiter.or_else(|| self.waiters.enter(request.user));
                 let stale = [pages(node, bytes)];
-                match waiter {
-                    Some(_) => underway.forget(&stale).await,
-                    None => underway.forget_later(&stale),
-                }
+                self.forget_written_directly(underway, &stale, waiter.is_some())
+                    .await;
             }
         }
         let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
@@ -90,6 +95,22 @@ impl Files {
             // The page cache has it where the kernel took the end to be.
             underway.forget_later(&[pages(node, at..at.saturating_add(bytes as u64))]);
         }
+    }
+
+    /// Has the kernel forget pages behind a direct write. The kernel sends no more than 1024 asynchronous requests at a time, and among
+    /// them may be the one that the page is waited for: so few wait for longer than a moment.
+    async fn forget_written_directly(&self, underway: &Underway, stale: &[Stale], may_wait: bool) {
+        let waiting = self.direct_waiting.get();
+        if !may_wait {
+            return underway.forget_later(stale);
+        }
+        if waiting >= DIRECT_WAITING_MAX {
+            underway.forget_within(stale, MOMENT).await;
+            return;
+        }
+        self.direct_waiting.set(waiting + 1);
+        underway.forget(stale).await;
+        self.direct_waiting.set(self.direct_waiting.get() - 1);
     }
 
     /// Does a write as the kernel asks for it. Returns where the data is.
@@ -330,9 +351,11 @@ impl Files {
     }
 }
 
-/// Whether a read or a write goes past the page cache.
+/// Whether a read or a write goes past the page cache, and holds no page of it. The flags of a write do not tell: a program can change
+/// them while the kernel writes a page, which it holds until the answer.
 pub(crate) fn is_direct(request: &Request) -> bool {
-    request.file_flags & libc::O_DIRECT.cast_unsigned() != 0
+    let has_flag = request.file_flags & libc::O_DIRECT.cast_unsigned() != 0;
+    handles::is_direct(request.handle) && (has_flag || !matches!(request.op, Op::Read { .. }))
 }
 
 /// These bytes of a file, in the page cache.

@@ -75,8 +75,10 @@ pub struct Files {
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
     pub(crate) writers: Writers,
-    pub(crate) updates: Updates,
+    pub(crate) updates: Rc<Updates>,
     pub(crate) cached: CachedFiles,
+    /// Direct writes that wait for the kernel for as long as it takes.
+    pub(crate) direct_waiting: Cell<usize>,
     /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
     pub(crate) resized: RefCell<BTreeSet<u64>>,
     /// Until then the kernel is taken to keep pages locked while it writes them.
@@ -100,8 +102,9 @@ impl Files {
             transactions: Transactions::default(),
             waiters: Waiters::default(),
             writers: Writers::default(),
-            updates: Updates::default(),
+            updates: Rc::default(),
             cached: CachedFiles::default(),
+            direct_waiting: Cell::new(0),
             resized: RefCell::default(),
             pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),

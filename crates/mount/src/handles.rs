@@ -9,7 +9,8 @@ const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 const DATA_SYNC: u64 = 4;
 const FILE_SYNC: u64 = 8;
-const BITS: u32 = 4;
+const DIRECT: u64 = 16;
+const BITS: u32 = 5;
 
 /// Gives handles.
 #[derive(Default)]
@@ -30,7 +31,11 @@ impl Handles {
             SyncMode::Data => DATA_SYNC,
             SyncMode::File => FILE_SYNC,
         };
-        number << BITS | bits | sync
+        let direct = match flags.cast_signed() & libc::O_DIRECT {
+            0 => 0,
+            _ => DIRECT,
+        };
+        number << BITS | bits | sync | direct
     }
 }
 
@@ -42,6 +47,11 @@ pub(crate) fn is_writable(handle: u64) -> bool {
 /// Whether it is open for reading and writing.
 pub(crate) fn is_both(handle: u64) -> bool {
     handle & (READABLE | WRITABLE) == READABLE | WRITABLE
+}
+
+/// Whether reads and writes of the open file go past the page cache, whatever its flags were changed to since.
+pub(crate) fn is_direct(handle: u64) -> bool {
+    handle & DIRECT != 0
 }
 
 /// What must be durable when a change by this open file is answered.

@@ -197,11 +197,14 @@ impl Files {
         self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
         // Else the page of a mapping would be written over the change, whole.
-        let _update = self.updates.begin(&stale);
+        self.write_back(underway, &stale).await;
+        let exactly = crate::transactions::ranges(&edits);
+        let update = self.updates.begin([(file, exactly)].into());
+        // For what was stored meanwhile.
         self.write_back(underway, &stale).await;
         self.note_resized(file);
         self.fs.edit(&[(file, edits)].into()).await?;
-        underway.forget(&stale).await;
+        underway.forget_keeping(&stale, update).await;
         Ok(Vec::new())
     }
 
@@ -215,7 +218,10 @@ impl Files {
         let stale = [request.node, other.file].map(|file| pages(file, 0..i64::MAX as u64));
         // What a program has stored in the memory of one belongs to that.
         self.write_back(underway, &stale).await;
-        let _update = self.updates.begin(&stale);
+        let all = |file| (file, std::iter::once(0..u64::MAX).collect());
+        let update = self
+            .updates
+            .begin([all(request.node), all(other.file)].into());
         let mut done = Ok(());
         for file in [request.node, other.file] {
             self.note_resized(file);
@@ -225,7 +231,7 @@ impl Files {
             done = self.fs.exchange_data(request.node, other.file).await;
         }
         if done.is_ok() {
-            underway.forget(&stale).await;
+            underway.forget_keeping(&stale, update).await;
         }
         self.finish_transaction(underway, id, false).await;
         done?;
@@ -250,7 +256,6 @@ impl Files {
         let stale: Vec<Stale> = kept
             .flat_map(|(file, edits)| crate::transactions::stale(*file, edits))
             .collect();
-        let _update = self.updates.begin(&stale);
         self.write_back(underway, &stale).await;
         let mut done = Ok(());
         for file in all.keys() {
@@ -276,6 +281,8 @@ impl Files {
     }
 
     async fn finish_transaction(&self, underway: &Underway, id: u64, done: bool) {
+        // What it kept is left out of pages that are written back until the kernel has forgotten them.
+        let update = self.updates.begin(self.transactions.ranges(id));
         let Some(ended) = self.transactions.end(id) else {
             return;
         };
@@ -287,7 +294,7 @@ impl Files {
         // Times and sizes of all of them have changed.
         stale.extend(ended.files.iter().map(|file| attributes_of(*file)));
         if !stale.is_empty() {
-            underway.forget(&stale).await;
+            underway.forget_keeping(&stale, update).await;
         }
         let all: Vec<(u64, u64)> = ended.files.into_iter().map(|file| (file, 1)).collect();
         self.forget(0, &all).await;

@@ -13,6 +13,8 @@ use forebay_dfs::Edits;
 use forebay_serve::fuse::Stale;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
+use crate::writers::Ranges;
+
 /// Bytes of memory that all of them keep at most.
 const KEPT_MAX: u64 = 8 * BATCH_BYTES_MAX;
 /// Pieces of one that are kept at most: neighbours are one only when it is done.
@@ -337,13 +339,28 @@ impl Transactions {
         Some(ended)
     }
 
+    /// Exactly which bytes one keeps.
+    pub(crate) fn ranges(&self, id: u64) -> Ranges {
+        let state = self.0.borrow();
+        let files = state.all.get(&id).map(|one| one.files.iter());
+        let files = files.into_iter().flatten();
+        files
+            .map(|(file, kept)| (*file, ranges(&kept.edits)))
+            .collect()
+    }
+
     /// A handle is no more.
     pub(crate) fn leave(&self, handle: u64) {
         self.0.borrow_mut().joined.remove(&handle);
     }
 }
 
-/// What is not so of a file any more, or never was.
+/// Exactly which bytes of a file change.
+pub(crate) fn ranges(edits: &Edits) -> Vec<Range<u64>> {
+    edits.iter().map(|(bytes, _)| bytes).collect()
+}
+
+/// What is not so of a file any more, or never was; if there are many ranges, one around all of them.
 pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<Stale> {
     let of = |bytes: Range<u64>| Stale {
         node,

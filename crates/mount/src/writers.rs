@@ -7,8 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-use forebay_serve::fuse::Stale;
+use std::rc::Rc;
 
 use crate::handles::is_both;
 
@@ -42,41 +41,46 @@ impl Writers {
     }
 }
 
-/// Bytes of files that are being changed by an atomic update, until the kernel has forgotten their pages. What it writes back of such
-/// a page meanwhile may be older than the update, so these bytes are left out.
+/// Ranges of files, of each in order and without overlaps.
+pub(crate) type Ranges = BTreeMap<u64, Vec<Range<u64>>>;
+
+/// Bytes of files that an atomic update changes, until the kernel has forgotten their pages. What it writes back of such a page
+/// meanwhile may be older than the update, so these bytes are left out.
 #[derive(Default)]
 pub(crate) struct Updates {
     last: Cell<u64>,
-    all: RefCell<BTreeMap<u64, Vec<Stale>>>,
+    all: RefCell<BTreeMap<u64, Ranges>>,
 }
 
 /// An update that is under way, as long as this is there.
-pub(crate) struct Update<'a> {
-    all: &'a Updates,
+pub(crate) struct Update {
+    all: Rc<Updates>,
     number: u64,
 }
 
 impl Updates {
-    /// An update of these bytes begins.
-    pub(crate) fn begin(&self, of: &[Stale]) -> Update<'_> {
+    /// An update of exactly these bytes begins.
+    pub(crate) fn begin(self: &Rc<Self>, of: Ranges) -> Update {
         let number = self.last.get() + 1;
         self.last.set(number);
-        self.all.borrow_mut().insert(number, of.to_vec());
-        Update { all: self, number }
+        self.all.borrow_mut().insert(number, of);
+        let all = Rc::clone(self);
+        Update { all, number }
     }
 
     /// What updates change of these bytes of a file: ranges, in no order.
     pub(crate) fn changed(&self, file: u64, bytes: &Range<u64>) -> Vec<Range<u64>> {
-        let all = self.all.borrow();
-        let of_file = all.values().flatten().filter(|stale| stale.node == file);
-        let ranges = of_file.filter_map(|stale| stale.bytes.clone());
-        ranges
-            .filter(|range| range.start < bytes.end && bytes.start < range.end)
-            .collect()
+        let mut changed = Vec::new();
+        for ranges in self.all.borrow().values().filter_map(|of| of.get(&file)) {
+            let first = ranges.partition_point(|range| range.end <= bytes.start);
+            let touched = ranges[first..].iter();
+            changed.extend(touched.take_while(|range| range.start < bytes.end).cloned());
+        }
+        changed
     }
 }
 
-impl Drop for Update<'_> {
+impl Drop for Update {
     fn drop(&mut self) {
         self.all.all.borrow_mut().remove(&self.number);
     }
@@ -125,10 +129,10 @@ mod tests {
 
     #[test]
     fn what_is_left_of_bytes_has_nothing_of_an_update_that_is_under_way() {
-        let updates = Updates::default();
-        let of = |bytes| Stale { node: 7, bytes };
-        let update = updates.begin(&[of(Some(100..150)), of(None), of(Some(10..20))]);
-        let more = updates.begin(&[of(Some(140..160))]);
+        let updates = Rc::new(Updates::default());
+        let begin = |ranges: &[Range<u64>]| updates.begin([(7, ranges.to_vec())].into());
+        let update = begin(&[10..20, 100..150]);
+        let more = begin(&[140..150, 150..160]);
         let left = |bytes: Range<u64>| without(bytes.clone(), updates.changed(7, &bytes));
         assert_eq!(left(0..200), [0..10, 20..100, 160..200]);
         assert_eq!(left(120..170), vec![160..170]);

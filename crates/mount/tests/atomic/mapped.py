@@ -1,5 +1,7 @@
 """Memory that a program maps (MAP_SHARED) and changes. Run with a directory and the name of a case."""
 
+import errno
+import fcntl
 import mmap
 import os
 import signal
@@ -71,6 +73,45 @@ def change():
     assert file.memory[200:207] == b"changed"
 
 
+def many():
+    """An update of more pieces than the kernel is told one by one, around a page that is not of it."""
+    file = Mapped("many")
+    file.store(100 * PAGE, b"stored")
+    pieces = [(n * PAGE, b"changed") for n in range(80)] + [(200 * PAGE, b"changed")]
+    atomic.change(file.fd, pieces)
+    assert file.read(100 * PAGE, 6) == b"stored"
+    file.store(101 * PAGE, b"stored")
+    with atomic.Transaction(file.fd) as kept:
+        kept.change(file.fd, pieces)
+    assert file.read(101 * PAGE, 6) == b"stored"
+    assert file.read(200 * PAGE, 7) == b"changed"
+
+
+def flags():
+    """The flags of an open file change while it is written through the page cache."""
+    path = os.path.join(sys.argv[1], "flags")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, SIZE)
+    plain = fcntl.fcntl(fd, fcntl.F_GETFL)
+    changing = os.fork()
+    if changing == 0:
+        while True:
+            fcntl.fcntl(fd, fcntl.F_SETFL, plain | os.O_DIRECT)
+            fcntl.fcntl(fd, fcntl.F_SETFL, plain)
+    try:
+        for n in range(20000):
+            at = n * 5003 % SIZE
+            try:
+                os.pread(fd, 1, n * 7001 % SIZE)
+                os.pwrite(fd, b"x" * 100, at)
+            except OSError as error:
+                # What is direct has to be aligned on some kernels.
+                assert error.errno == errno.EINVAL, error
+    finally:
+        os.kill(changing, signal.SIGKILL)
+        os.waitpid(changing, 0)
+
+
 def direct(path, length):
     """What the filesystem has, past the page cache."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
@@ -128,6 +169,8 @@ def exchange():
 CASES = {
     "holes": holes,
     "change": change,
+    "many": many,
+    "flags": flags,
     "transaction": transaction,
     "exchange": exchange,
 }

@@ -31,6 +31,21 @@ fn an_atomic_change_keeps_what_was_stored_beside_it() {
     does("an_atomic_change_keeps_what_was_stored_beside_it", "change");
 }
 
+/// Found by review: such an update took what was stored between its pieces.
+#[test]
+fn an_update_of_many_pieces_keeps_what_was_stored_between_them() {
+    does("an_update_of_many_pieces_keeps_what_was_stored", "many");
+}
+
+/// Found by review: a write through the page cache that came to look direct waited for the kernel to forget the page that it held.
+#[test]
+fn writes_go_on_while_the_flags_of_the_open_file_change() {
+    does(
+        "writes_go_on_while_the_flags_of_the_open_file_change",
+        "flags",
+    );
+}
+
 #[test]
 fn a_page_that_is_written_back_takes_nothing_along_of_a_transaction() {
     let test = "a_page_that_is_written_back_takes_nothing_along";

@@ -169,10 +169,10 @@ impl Driver for Ring {
                 let look = timeout.map_or(look, |timeout| look.min(timeout));
                 let looked = queues.look(&self.doorbell, began, look);
                 let waited = looked.unwrap_or_else(|| {
-                    if self.doorbell.begin_wait() {
-                        queues.submit_and_wait(timeout);
-                    } else {
-                        queues.submit_if_needed();
+                    // Less is left than there was before the look.
+                    match self.wait_for(wait) {
+                        Some(left) if self.doorbell.begin_wait() => queues.submit_and_wait(left),
+                        _ => queues.submit_if_needed(),
                     }
                     self.doorbell.end_wait();
                     Waited::Slept(began.elapsed())

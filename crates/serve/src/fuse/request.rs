@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
 use forebay_os::{FuseEntry, Ring};
-use forebay_rt::{Instant, Lease, Rt};
+use forebay_rt::{Event, Instant, Lease, Rt};
 use futures_util::future::try_join_all;
 
 use super::channel::Channel;
@@ -49,6 +49,17 @@ impl Connection {
         match entry {
             Some(entry) => entry.answer(&out_header(unique, 0, payload.len()), payload),
             None => self.channel.reply(unique, payload),
+        }
+    }
+
+    /// Has the kernel forget what it keeps of files, and waits until it has.
+    async fn told(&self, stale: &[Stale]) {
+        let told = match self.notifier.forget(&self.channel, stale) {
+            Ok(all) => try_join_all(all).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            not_told(&error);
         }
     }
 
@@ -232,26 +243,53 @@ impl Underway {
     /// answered that holds pages of these: a read, or a write of a part of a page. If the request lies in an entry of the ring
     /// and many do that wait like this, it waits for 20 ms at most; the kernel forgets it soon after.
     pub async fn forget(&self, stale: &[Stale]) {
+        self.wait_for(stale, self.connection.told(stale)).await;
+    }
+
+    /// Waits until the kernel is `told`, or for less long.
+    async fn wait_for(&self, stale: &[Stale], told: impl Future<Output = ()>) {
         self.set_aside();
         let waiting = &self.connection.waiting_entries;
         let Some(entry) = self.entry.take() else {
-            return self.told(stale).await;
+            return told.await;
         };
         self.entry.set(Some(entry));
         let _waits = Waits::new(waiting);
         // Of attributes it is told soon, whatever else it waits for.
         let is_soon = stale.iter().all(|stale| stale.bytes.is_none());
         if is_soon || waiting.get() <= WAITING_ENTRIES_MAX {
-            return self.told(stale).await;
+            return told.await;
         }
-        let told = self.connection.rt.timeout(ENTRY_PATIENCE, self.told(stale));
+        let told = self.connection.rt.timeout(ENTRY_PATIENCE, told);
         let _ = told.await;
+    }
+
+    /// The same, and drops `kept` when the kernel has really forgotten all of it.
+    pub async fn forget_keeping<T: 'static>(&self, stale: &[Stale], kept: T) {
+        let connection = Rc::clone(&self.connection);
+        let is_told = Rc::new((Cell::new(false), Event::new()));
+        let (all, tells) = (stale.to_vec(), Rc::clone(&is_told));
+        let telling = async move {
+            connection.told(&all).await;
+            drop(kept);
+            tells.0.set(true);
+            tells.1.notify_all();
+        };
+        self.connection.rt.spawn(telling).detach();
+        let told = async {
+            let (is_done, event) = &*is_told;
+            event.until(|| is_done.get().then_some(())).await;
+        };
+        self.wait_for(stale, told).await;
     }
 
     /// The same, but waits no longer than this; true if the kernel has forgotten it then. Otherwise it will later.
     pub async fn forget_within(&self, stale: &[Stale], patience: Duration) -> bool {
         self.set_aside();
-        let told = self.connection.rt.timeout(patience, self.told(stale));
+        let told = self
+            .connection
+            .rt
+            .timeout(patience, self.connection.told(stale));
         told.await.is_ok()
     }
 
@@ -260,17 +298,6 @@ impl Underway {
         let connection = &self.connection;
         let notifier = &connection.notifier;
         if let Err(error) = notifier.forget_later(&connection.channel, stale) {
-            not_told(&error);
-        }
-    }
-
-    async fn told(&self, stale: &[Stale]) {
-        let connection = &self.connection;
-        let told = match connection.notifier.forget(&connection.channel, stale) {
-            Ok(all) => try_join_all(all).await.map(drop),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = told {
             not_told(&error);
         }
     }
