@@ -226,6 +226,15 @@ impl Files {
     /// Answers what is asked of extended attributes.
     pub(crate) async fn answer_attribute(&self, request: &Request, asked: Asked<'_>) -> Answered {
         let (node, user) = (request.node, request.user);
+        let name = match &asked {
+            Asked::SetXattr { name, .. } | Asked::GetXattr(name, _) | Asked::RemoveXattr(name) => {
+                Some(*name)
+            }
+            _ => None,
+        };
+        if let Some(Err(errno)) = name.map(can_be_named) {
+            return Answered::Errno(errno);
+        }
         match asked {
             Asked::SetXattr {
                 name,
@@ -233,16 +242,8 @@ impl Files {
                 flags,
                 kill_setgid,
             } => {
-                if let Err(errno) = can_be_named(name) {
-                    return Answered::Errno(errno);
-                }
                 let how = (flags, kill_setgid);
                 Answered::Done(self.set_attribute(node, name, value, how).await)
-            }
-            Asked::GetXattr(name, _) | Asked::RemoveXattr(name)
-                if let Err(errno) = can_be_named(name) =>
-            {
-                Answered::Errno(errno)
             }
             Asked::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
             Asked::ListXattr(len) => sized(self.attribute_names(node, user).await, len),

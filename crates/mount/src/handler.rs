@@ -226,9 +226,6 @@ impl Files {
             Some(Asked::Lseek { at, whence }) => {
                 return self.seek(underway, &request, (at, whence)).await;
             }
-            Some(Asked::Ioctl(asked)) if let Some(told) = self.told_places(node, &asked).await => {
-                return told;
-            }
             Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // The kernel copies by reading and writing then.
             Some(Asked::CopyFileRange(copy))

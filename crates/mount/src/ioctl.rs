@@ -64,6 +64,9 @@ impl Files {
         request: &Request,
         asked: &Ioctl<'_>,
     ) -> Answered {
+        if let Some(told) = self.told_places(request.node, asked).await {
+            return told;
+        }
         // It may come to wait for the kernel.
         let Some(_waiter) = self.waiters.enter(request.user) else {
             return Answered::Errno(libc::ENOMEM);
