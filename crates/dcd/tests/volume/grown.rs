@@ -176,6 +176,33 @@ fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
     assert!(notes.iter().any(|note| note.contains("serial-1")));
 }
 
+/// Found by review: after disks had changed their names, a volume with an empty log took a longer one for its own.
+#[test]
+fn a_longer_device_of_another_name_and_content_is_refused_with_an_empty_log_too() {
+    let attach = |accept_changed| {
+        let mut images = grown(true, AFTER);
+        images.data[4096] ^= 1;
+        let world = images.world(2, None);
+        let (rt, log, data) = world.parts();
+        let other = DataIdentity {
+            names: vec!["serial-2".into()],
+            ..identity(AFTER)
+        };
+        let options = AttachOptions {
+            accept_changed,
+            ..AttachOptions::default()
+        };
+        let attached = Volume::attach(rt, log, data, other, options);
+        world.run(attached).expect("no cut").map(drop)
+    };
+    let error = attach(false).expect_err("refused");
+    assert!(
+        matches!(error, AttachError::LongerAndOther { .. }),
+        "{error}"
+    );
+    attach(true).expect("as told");
+}
+
 #[test]
 fn a_volume_grows_in_whole_blocks() {
     let clean = grown(true, AFTER + 512);
