@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result, Room};
+use forebay_units::RangeSet;
 
 use crate::array::Inner;
-use crate::ranges::{Ranges, cut_by};
+use crate::cuts::cut_by;
 use crate::settle::{Set, settle};
 
 fn missing(op: Op) -> DeviceError {
@@ -90,7 +91,7 @@ impl Inner {
     }
 
     /// Flushes one member. If that fails, gives what it may have lost.
-    pub(crate) async fn flush_member(&self, member: usize) -> Result<(), (Ranges, DeviceError)> {
+    pub(crate) async fn flush_member(&self, member: usize) -> Result<(), (RangeSet, DeviceError)> {
         let Ok(device) = self.device(member, Op::Flush) else {
             return Ok(());
         };
@@ -99,8 +100,8 @@ impl Inner {
     }
 
     /// Settles what members may have lost that they had been written. True if the others have all of it.
-    pub(crate) fn settle_lost(&self, lost: &[(usize, Ranges)]) -> bool {
-        let mut all = Ranges::default();
+    pub(crate) fn settle_lost(&self, lost: &[(usize, RangeSet)]) -> bool {
+        let mut all = RangeSet::default();
         let ranges = lost.iter().flat_map(|(_, ranges)| ranges.iter());
         ranges.for_each(|range| all.insert(range));
         let mut safe = true;
@@ -119,7 +120,7 @@ impl Inner {
         safe
     }
 
-    fn settle_lost_in(&self, row: u64, part: Range<u64>, lost: &[(usize, Ranges)]) -> bool {
+    fn settle_lost_in(&self, row: u64, part: Range<u64>, lost: &[(usize, RangeSet)]) -> bool {
         let losers = lost.iter().filter(|(_, ranges)| ranges.touches(&part));
         let failed = losers.fold(0, |set, (member, _)| set | 1 << member);
         let (stale, parity) = (self.stale_in(&part), 1 << self.rotation.parity(row));

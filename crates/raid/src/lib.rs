@@ -15,11 +15,11 @@
 mod array;
 mod ask;
 mod common;
+mod cuts;
 mod error;
 mod member;
 mod parity;
 mod plan;
-mod ranges;
 mod read;
 mod repair;
 mod rotation;

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_units::RangeSet;
 use futures_util::future::join_all;
 
 use crate::ArrayError;
 use crate::array::Inner;
 use crate::parity::Parity;
-use crate::ranges::Ranges;
 use crate::xor;
 
 /// The most that is read of each member at a time, in bytes.
@@ -68,7 +68,7 @@ impl Parity {
             return Err(ArrayError::Missing(missing + 1));
         }
         found.device = None;
-        found.unflushed = Ranges::default();
+        found.unflushed = RangeSet::default();
         Ok(())
     }
 

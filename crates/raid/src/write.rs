@@ -7,9 +7,9 @@ use futures_util::future::{LocalBoxFuture, join_all};
 
 use crate::array::Inner;
 use crate::common::{Share, shares};
+use crate::cuts;
 use crate::error::located;
 use crate::plan::{Method, Piece, Row, choose};
-use crate::ranges;
 use crate::settle::{Set, settle};
 use crate::xor;
 
@@ -151,9 +151,9 @@ impl Inner {
         }
         // In each of these columns the same members are stale and the same are written. So there may be a
         // way where there is none for all of them.
-        let cuts = each().flat_map(|range| [range.start, range.end]);
+        let ends = each().flat_map(|range| [range.start, range.end]);
         let apart = self.cut_by_stale(columns).into_iter();
-        let apart = apart.flat_map(|part| ranges::cut(part, cuts.clone().collect()));
+        let apart = apart.flat_map(|part| cuts::cut(part, ends.clone().collect()));
         let changes = apart.map(async |columns| {
             let within = parts.iter().filter_map(|part| part.within(&columns));
             let parts: Vec<Part> = within.collect();

@@ -8,9 +8,11 @@
 //! write cache keeps track of) and the log's counters [`Epoch`], [`SegmentSeq`], [`RecordSeq`].
 
 mod human;
+mod range_set;
 mod seq;
 
 pub use human::{ByteLen, ParseByteLenError, ParseTimeSpanError, TimeSpan};
+pub use range_set::RangeSet;
 pub use seq::{Epoch, RecordSeq, SegmentSeq};
 
 /// Bytes in a sector, the smallest unit any block device addresses.
