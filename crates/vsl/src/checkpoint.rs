@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::DeviceError;
-use forebay_segments::{DeviceFault, LogError, write_copies};
+use forebay_segments::{LogError, write_copies};
 use forebay_units::SECTOR_BYTES;
 
 use crate::chunks::Chunks;
@@ -180,10 +180,7 @@ impl Inner {
         let cause = error.to_string();
         // A durable write that fails may have been carried out as a flush.
         self.commit.flush_failed(&cause);
-        let fault = &mut *self.superblock_fault.borrow_mut();
-        let since = fault.as_ref().map_or(self.rt.now(), |fault| fault.since);
-        let cause = cause.into();
-        *fault = Some(DeviceFault { since, cause });
+        self.note_fault(&self.superblock_fault, &cause);
     }
 
     /// The checkpoint's table does not count the nodes that the checkpoint supersedes.

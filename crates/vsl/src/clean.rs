@@ -107,7 +107,10 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
             inner.end_records(&mut unsent);
         }
         match cleaned {
-            Ok(Cleaned::Some) => retry.succeeded(inner.rt.now()),
+            Ok(Cleaned::Some) => {
+                retry.succeeded(inner.rt.now());
+                inner.cleaner_fault.replace(None);
+            }
             Ok(Cleaned::Nothing) => {
                 if urgency == Urgency::Urgent && inner.checkpoint_helps() {
                     inner.ask_for_checkpoint();
@@ -168,6 +171,9 @@ impl Inner {
     async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
         if retry.failures == 0 {
             tracing::warn!(%error, "a segment cannot be emptied");
+        }
+        if matches!(error, SpaceError::Device(_)) {
+            self.note_fault(&self.cleaner_fault, error);
         }
         retry.failed(self.rt.now());
         if retry.failures >= FAILURES

@@ -422,6 +422,8 @@ fn assemble(
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         superblock_fault: RefCell::new(None),
+        cleaner_fault: RefCell::new(None),
+        reaper_fault: RefCell::new(None),
         checks: RefCell::new(Checks::new(options.check_bytes)),
         meta: RefCell::new(parts.meta),
         admission: Rc::new(Lock::new()),

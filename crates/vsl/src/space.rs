@@ -1,6 +1,7 @@
 //! A volume in use: what all its parts share, and what users may ask of it.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::fmt::Display;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,6 +45,10 @@ pub(crate) struct Inner {
     /// The fault that keeps superblocks from being written. The device may take records meanwhile, which ends the fault that
     /// `commit` knows.
     pub(crate) superblock_fault: RefCell<Option<DeviceFault>>,
+    /// The fault that keeps the cleaner from emptying segments: writers that wait for segments get an error in the end.
+    pub(crate) cleaner_fault: RefCell<Option<DeviceFault>>,
+    /// The fault that keeps trimmed subtrees from being looked at: the same for who waits for that.
+    pub(crate) reaper_fault: RefCell<Option<DeviceFault>>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until a later one replaces it.
     pub(crate) meta: RefCell<Meta>,
@@ -297,6 +302,25 @@ impl Inner {
         let lasted = self.rt.now().since(fault.since);
         let cause = fault.cause;
         (lasted >= patience).then_some(SpaceError::Failing { lasted, cause })
+    }
+
+    /// The error for requests that wait for space, if the device fails the reads that make space, or anything else.
+    pub(crate) fn failing_to_make_space(&self) -> Option<SpaceError> {
+        let faults = [&self.cleaner_fault, &self.reaper_fault];
+        let mut faults = faults.iter().filter_map(|fault| fault.borrow().clone());
+        self.failing(Duration::ZERO).or_else(|| {
+            let DeviceFault { since, cause } = faults.next()?;
+            let lasted = self.rt.now().since(since);
+            Some(SpaceError::Failing { lasted, cause })
+        })
+    }
+
+    /// Notes that a device failed, in one of the faults.
+    pub(crate) fn note_fault(&self, fault: &RefCell<Option<DeviceFault>>, error: &dyn Display) {
+        let mut fault = fault.borrow_mut();
+        let since = fault.as_ref().map_or(self.rt.now(), |fault| fault.since);
+        let cause = error.to_string().into();
+        *fault = Some(DeviceFault { since, cause });
     }
 
     /// So many bytes of data were appended.

@@ -164,7 +164,7 @@ impl Inner {
     /// An error if the device fails, and a request has waited since then for as long as requests wait.
     fn give_up_on_fault(&self, since: Instant) -> Result<(), SpaceError> {
         let waited = self.rt.now().since(since);
-        match self.failing(Duration::ZERO) {
+        match self.failing_to_make_space() {
             Some(error) if waited >= self.options.patience => Err(error),
             _ => Ok(()),
         }

@@ -33,7 +33,10 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
         };
         drop(asked);
         match inner.load(&need).await {
-            Ok(()) => (retry, damaged) = (Retry::new(), 0),
+            Ok(()) => {
+                (retry, damaged) = (Retry::new(), 0);
+                inner.reaper_fault.replace(None);
+            }
             Err(_) if inner.commit.failure().is_some() => return,
             Err(SpaceError::Node(..)) if damaged + 1 >= READS_OF_DAMAGED => {
                 damaged = 0;
@@ -41,6 +44,9 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
             }
             Err(error) => {
                 damaged += u32::from(matches!(error, SpaceError::Node(..)));
+                if matches!(error, SpaceError::Device(_)) {
+                    inner.note_fault(&inner.reaper_fault, &error);
+                }
                 if retry.failures == 0 {
                     tracing::warn!(%error, "what was trimmed cannot be looked at yet");
                 }

@@ -35,17 +35,28 @@ async fn in_use(volume: &Volume, rng: &Rng) -> Model {
 }
 
 /// Overwrites blocks for a time, as far as writes are done meanwhile. A write that is cut short may have been done
-/// or not: these blocks are written again in the end.
-async fn write_for(world: &World, volume: &Volume, model: &mut Model, rng: &Rng, span: Duration) {
+/// or not: these blocks are written again in the end. Returns the number of writes that were refused.
+async fn write_for(
+    world: &World,
+    volume: &Volume,
+    model: &mut Model,
+    rng: &Rng,
+    span: Duration,
+) -> u64 {
     let until = world.rt.now().plus(span);
-    let mut unknown = Vec::new();
+    let (mut unknown, mut refused) = (Vec::new(), 0);
     while world.rt.now() < until {
         let n = rng.below(model.len());
         let batch = model.next(n);
-        let left = until.since(world.rt.now());
+        let (began, left) = (world.rt.now(), until.since(world.rt.now()));
         let write = volume.space.apply(&batch, Durability::Flush);
         match world.rt.timeout(left, write).await {
             Ok(Ok(_)) => model.written(n),
+            Ok(Err(SpaceError::Failing { .. })) => {
+                let (waited, patience) = (world.rt.now().since(began), Options::default().patience);
+                assert!(waited >= patience && waited < patience + SOON, "{waited:?}");
+                refused += 1;
+            }
             Ok(Err(error)) => panic!("no write is refused: {error}"),
             Err(_) => unknown.push(n),
         }
@@ -54,6 +65,7 @@ async fn write_for(world: &World, volume: &Volume, model: &mut Model, rng: &Rng,
     for n in unknown {
         model.write(volume, n, Durability::Flush).await;
     }
+    refused
 }
 
 fn reads_fail_for(span: Duration) {
@@ -62,8 +74,9 @@ fn reads_fail_for(span: Duration) {
         let rng = Rng::new(1);
         let mut model = in_use(&volume, &rng).await;
         world.device.reads_fail.set(true);
-        write_for(&world, &volume, &mut model, &rng, span).await;
+        let refused = write_for(&world, &volume, &mut model, &rng, span).await;
         assert!(world.device.failed.get() > 0, "reads failed");
+        assert_eq!(refused > 0, span > Options::default().patience);
         for _ in 0..2 * model.len() {
             model
                 .write(&volume, rng.below(model.len()), Durability::Flush)
@@ -87,7 +100,7 @@ fn writers_go_on_after_reads_have_failed_for_a_third_of_a_second() {
     reads_fail_for(Duration::from_millis(300));
 }
 
-/// The same for an hour.
+/// The same for an hour. The simulator found that writers waited all of it for segments, and got no error.
 #[test]
 fn writers_go_on_after_reads_have_failed_for_an_hour() {
     reads_fail_for(Duration::from_secs(3600));
