@@ -78,7 +78,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Exchanges what two files have in them, all at once: data and size. It is copied, since where data lies follows from
+    /// Exchanges what two files have in them, all at once: data and size. What is preallocated of them is released. It is copied, since where data lies follows from
     /// the i-number: so it is bounded as one batch is. (Places that could be given away would have to be kept account of, and
     /// that is what this filesystem does without. Names are exchanged at any size: [`crate::Target::Exchange`].)
     ///
@@ -142,6 +142,7 @@ impl Fs {
         (new.size, new.base) = (from.size, 0);
         new.inline.clear();
         change.trim_data(old, 0);
+        change.release(old.file, 0..u64::MAX);
         match self.home(old, from.size) {
             _ if from.size == 0 => {}
             Home::Inline => {

@@ -1,5 +1,6 @@
 //! What an operation changes: in the space all at once, and then in memory.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut};
@@ -11,6 +12,7 @@ use crate::files::{File, Seen};
 use crate::format::{Entry, Inode};
 use crate::fs::Fs;
 use crate::geometry::ATTRIBUTE_SECTORS;
+use crate::preallocated::RangeEdit;
 
 /// What an operation changes. Whoever makes one holds the locks of all files whose i-nodes are in it.
 pub(crate) struct Change<'a> {
@@ -21,6 +23,8 @@ pub(crate) struct Change<'a> {
     made: Vec<Inode>,
     /// Entries that are new, or go, and where they are.
     entries: Vec<(u64, Option<Entry>)>,
+    /// Changes of preallocated ranges, by i-number.
+    preallocated: Vec<(u64, RangeEdit)>,
     /// Nothing but writes to one file where its data is, and its i-node.
     pub(crate) only_writes: bool,
 }
@@ -41,6 +45,7 @@ impl<'a> Change<'a> {
             gone: Vec::new(),
             made: Vec::new(),
             entries: Vec::new(),
+            preallocated: Vec::new(),
             only_writes: false,
         }
     }
@@ -99,15 +104,48 @@ impl<'a> Change<'a> {
 
     /// What lies from a sector of a file's data on to the end of where it can lie.
     pub(crate) fn trim_data(&mut self, inode: &Inode, from: u64) {
-        let geometry = self.fs.geometry();
-        let sectors = match inode.base {
-            0 => return,
-            base if base == geometry.slot(inode.file).0 => u64::from(geometry.slot_sectors),
-            _ => geometry.chunk_sectors(),
-        };
+        let sectors = self.fs.geometry().sectors_at(inode);
         if from < sectors {
             self.trim(Sector(inode.base + from), sectors - from);
         }
+    }
+
+    /// Preallocates sectors of a file's data. The i-node is locked when the change is applied, and the sectors are held.
+    pub(crate) fn preallocate(&mut self, file: u64, sectors: Range<u64>) {
+        self.preallocated.push((file, RangeEdit::Add(sectors)));
+    }
+
+    /// Releases what is preallocated of sectors of a file's data. As [`Change::preallocate`].
+    pub(crate) fn release(&mut self, file: u64, sectors: Range<u64>) {
+        self.preallocated.push((file, RangeEdit::Remove(sectors)));
+    }
+
+    /// The files of which preallocated ranges change.
+    pub(crate) fn edited(&self) -> impl Iterator<Item = u64> {
+        self.preallocated.iter().map(|(file, _)| *file)
+    }
+
+    /// The changes of a file's preallocated ranges, in order.
+    pub(crate) fn edits_of(&self, file: u64) -> impl Iterator<Item = &RangeEdit> {
+        let of_file = self.preallocated.iter().filter(move |(of, _)| *of == file);
+        of_file.map(|(_, edit)| edit)
+    }
+
+    /// The files that are removed.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = u64> {
+        self.gone.iter().map(|file| file.number())
+    }
+
+    pub(crate) fn removes(&self, file: u64) -> bool {
+        self.removed().any(|gone| gone == file)
+    }
+
+    /// Where the data of a file is to be, if its i-node changes.
+    pub(crate) fn base_of(&self, file: u64) -> Option<u64> {
+        let mut inodes = self.inodes.iter().map(|(_, inode, _)| inode);
+        inodes
+            .find(|inode| inode.file == file)
+            .map(|inode| inode.base)
     }
 
     /// Does it.
@@ -119,7 +157,15 @@ impl<'a> Change<'a> {
     }
 
     /// The same; says by how many sectors more are mapped, too.
-    pub(crate) async fn apply_counted(self) -> Result<(Vec<Rc<File>>, i64)> {
+    pub(crate) async fn apply_counted(mut self) -> Result<(Vec<Rc<File>>, i64)> {
+        let fs = self.fs;
+        let settled = match fs.settle_preallocations(&mut self).await {
+            Ok(settled) => settled,
+            Err(error) => {
+                self.gone.iter().for_each(|file| file.is_going.set(false));
+                return Err(error);
+            }
+        };
         for (file, inode, _) in &self.inodes {
             file.begin_moving(inode);
         }
@@ -139,6 +185,7 @@ impl<'a> Change<'a> {
                 return Err(error.into());
             }
         };
+        fs.0.preallocations.settle(settled);
         for (at, entry) in self.entries {
             match entry {
                 Some(entry) => recent.changed(at, entry),

@@ -9,9 +9,10 @@ use std::ops::Range;
 use forebay_units::SECTOR_BYTES;
 
 use crate::error::{FsError, Result};
-use crate::format::{Entry, Inode, Kind, Orphan};
+use crate::format::{Entry, Inode, Kind, Orphan, Preallocation};
 use crate::fs::Fs;
-use crate::geometry::{ATTRIBUTE_SECTORS, ROOT};
+use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS, ROOT};
+use crate::settle::is_of;
 
 /// Sectors that are read at once.
 const AT_ONCE: u64 = 256;
@@ -76,6 +77,7 @@ impl Fs {
         check.orphans().await?;
         check.entries().await?;
         check.counts();
+        check.preallocations().await?;
         check.owners().await?;
         Ok(check.checked)
     }
@@ -263,13 +265,41 @@ impl Check<'_> {
         }
     }
 
+    /// Checks that each record of preallocated ranges is that of a file, and within what the file can have.
+    async fn preallocations(&mut self) -> Result<()> {
+        let geometry = self.fs.geometry();
+        let first = geometry.preallocation(0).0;
+        let end = geometry.preallocation(geometry.files()).0;
+        let mut at = first;
+        while let Some(run) = self.fs.space().next_mapped(at..end).await? {
+            let file = (run.start - first) / PREALLOCATION_SECTORS;
+            let place = geometry.preallocation(file);
+            at = place.0 + PREALLOCATION_SECTORS;
+            let read = self.fs.read_sectors(place, PREALLOCATION_SECTORS).await?;
+            let inode = self.known.get(&file).map(|known| &known.inode);
+            let is_right = |record: &Preallocation| {
+                let end = record.ranges.iter().last().map(|range| range.end);
+                let is_within = end.is_some_and(|end| end <= geometry.chunk_sectors());
+                is_within && inode.is_some_and(|inode| is_of(record, inode))
+            };
+            match Preallocation::decode(&read) {
+                Ok(Some(record)) if is_right(&record) => {}
+                Ok(_) => self.report(file, "its preallocated ranges are not those of a file"),
+                Err(why) => {
+                    self.report(file, format!("its preallocated ranges are damaged: {why}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether everything that is mapped is somebody's.
     async fn owners(&mut self) -> Result<()> {
         let geometry = self.fs.geometry();
         let files = geometry.files();
         self.owned(8..geometry.inode(0).0, 1, |_, _| 0).await?;
         let attributes = geometry.attributes(0).0..geometry.attributes(files).0;
-        let before = geometry.orphan(files).0..attributes.start;
+        let before = geometry.orphan(files).0..geometry.preallocation(0).0;
         self.owned(before, 1, |_, _| 0).await?;
         self.owned(attributes, ATTRIBUTE_SECTORS, |inode, _| {
             u64::from(inode.attributes).div_ceil(SECTOR_BYTES)

@@ -6,9 +6,9 @@ use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::error::{FsError, Result};
-use crate::format::{Entry, Inode, Kind, Orphan};
+use crate::format::{Entry, Inode, Kind, Orphan, Preallocation};
 use crate::fs::Fs;
-use crate::geometry::ATTRIBUTE_SECTORS;
+use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS};
 
 /// Sectors that are read at once.
 const AT_ONCE: u64 = 128;
@@ -68,6 +68,15 @@ pub enum DumpItem {
     Nameless {
         /// The file.
         file: u64,
+    },
+    /// A preallocated range.
+    Preallocated {
+        /// The file.
+        file: u64,
+        /// The beginning of the range, in bytes of the file.
+        at: u64,
+        /// The length, in bytes.
+        len: u64,
     },
     /// A run of data.
     Data {
@@ -146,14 +155,8 @@ impl Fs {
             data,
             attributes: inode.attributes,
         });
-        if inode.base == 0 {
-            return Ok(());
-        }
-        let most = match data {
-            "slot" => u64::from(geometry.slot_sectors),
-            _ => geometry.chunk_sectors(),
-        };
-        let (mut at, end) = (inode.base, inode.base + most);
+        self.dump_preallocated(inode.file, out).await?;
+        let (mut at, end) = (inode.base, inode.base + geometry.sectors_at(inode));
         if inode.kind == Kind::Directory {
             return self.dump_entries(inode, at..end, out).await;
         }
@@ -164,6 +167,27 @@ impl Fs {
                 len: (run.end - run.start) * SECTOR_BYTES,
             });
             at = run.end;
+        }
+        Ok(())
+    }
+
+    async fn dump_preallocated(&self, file: u64, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+        let place = self.geometry().preallocation(file);
+        let read = self.read_sectors(place, PREALLOCATION_SECTORS).await?;
+        match Preallocation::decode(&read) {
+            Ok(record) => {
+                let ranges = record.map(|record| record.ranges).unwrap_or_default();
+                ranges.iter().for_each(|range| {
+                    out(DumpItem::Preallocated {
+                        file,
+                        at: range.start * SECTOR_BYTES,
+                        len: (range.end - range.start) * SECTOR_BYTES,
+                    });
+                });
+            }
+            Err(why) => out(DumpItem::Damaged {
+                what: format!("the preallocated ranges of file {file}: {why}"),
+            }),
         }
         Ok(())
     }
@@ -235,6 +259,11 @@ impl Fs {
         let arrays = [
             (geometry.inode(0).0, 1, "the i-node"),
             (geometry.orphan(0).0, 1, "the mark"),
+            (
+                geometry.preallocation(0).0,
+                PREALLOCATION_SECTORS,
+                "the record of preallocated ranges",
+            ),
             (
                 geometry.attributes(0).0,
                 ATTRIBUTE_SECTORS,

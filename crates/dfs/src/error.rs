@@ -62,6 +62,9 @@ pub enum FsError {
     /// So many names have nearly the same hash that there is no room for another.
     #[error("the directory has no room for this name")]
     Crowded,
+    /// A file has, or all files have, as many preallocated ranges as there can be.
+    #[error("no more separate ranges can be preallocated: write zeroes instead")]
+    PreallocatedRanges,
     /// Something is not what it should be.
     #[error("{what} of file {file} is damaged: {why}")]
     Damaged {

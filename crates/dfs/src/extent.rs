@@ -14,14 +14,14 @@ use crate::fs::Fs;
 /// What is done to a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
-    /// There is to be room for it. The file ends no sooner than it, unless its size is kept.
+    /// Space is preallocated for it, in blocks of 4 KiB or more: writes there are not refused for lack of space. The file ends no sooner than it, unless its size is kept.
     Reserve {
         /// Whether the size is kept.
         keep_size: bool,
     },
-    /// It reads as zeroes and takes no room. The size is kept.
+    /// It reads as zeroes and takes no room. What was preallocated of it is released. The size is kept.
     Punch,
-    /// It reads as zeroes. The file ends no sooner than it, unless its size is kept.
+    /// It reads as zeroes, and space is preallocated for it. The file ends no sooner than it, unless its size is kept.
     Zero {
         /// Whether the size is kept.
         keep_size: bool,
@@ -122,6 +122,7 @@ impl Fs {
             self.zero_part(change, inode, inode.base, size..end).await?;
             change.trim_data(inode, size.div_ceil(SECTOR_BYTES));
         }
+        change.release(inode.file, size.div_ceil(SECTOR_BYTES)..u64::MAX);
         inode.size = size;
         Ok(())
     }
@@ -161,10 +162,6 @@ impl Fs {
             Fallocate::Punch => true,
             Fallocate::Reserve { keep_size } | Fallocate::Zero { keep_size } => keep_size,
         };
-        if let Fallocate::Reserve { .. } = what {
-            let inode = file.inode().clone();
-            self.must_have_room(&inode, &bytes).await?;
-        }
         let end = if keep_size { 0 } else { bytes.end };
         let mut held = self
             .hold(&file, |inode| self.to_grow(inode, &bytes, end))
@@ -181,6 +178,16 @@ impl Fs {
         if !held.inode.is_inline() && zeroed.start < zeroed.end {
             self.zero(&mut change, &held.inode, new.base, zeroed)
                 .await?;
+        }
+        match what {
+            Fallocate::Punch => {
+                let whole =
+                    round_up(bytes.start, SECTOR_BYTES)..round_down(bytes.end, SECTOR_BYTES);
+                change.release(file.number(), sectors_of(&whole));
+            }
+            Fallocate::Reserve { .. } | Fallocate::Zero { .. } => {
+                change.preallocate(file.number(), sectors_of(&bytes));
+            }
         }
         let now = self.time();
         change.inode(&file, |inode| {
@@ -216,24 +223,6 @@ impl Fs {
             );
         }
         self.zero_part(change, inode, base, last..bytes.end).await
-    }
-
-    /// There has to be room for what is not there of these bytes yet.
-    async fn must_have_room(&self, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
-        let have = self.room().free;
-        let mut need = bytes.end - bytes.start;
-        if need > have && !inode.is_inline() {
-            let sectors = bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES);
-            let (mut at, end) = (inode.base + sectors.start, inode.base + sectors.end);
-            while let Some(run) = self.space().next_mapped(at..end).await? {
-                need = need.saturating_sub((run.end - run.start) * SECTOR_BYTES);
-                at = run.end;
-            }
-        }
-        if need > have {
-            return Err(forebay_vsl::SpaceError::Full { need, have }.into());
-        }
-        Ok(())
     }
 
     /// Where the next data is, or the next hole, from an offset on. Behind the last data is a hole, where the file ends.
@@ -277,7 +266,7 @@ impl Fs {
         }
     }
 
-    /// How many sectors a file takes, beside its i-node.
+    /// How many sectors a file takes, beside its i-node; preallocated ones count.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -289,25 +278,25 @@ impl Fs {
             // A sector for each name. To count them would take as long as to list them.
             return Ok(attributes + inode.size);
         }
+        let beside = attributes + self.0.preallocations.unmapped(inode.file);
         if inode.is_inline() {
-            return Ok(attributes);
+            return Ok(beside);
         }
         if let Some(known) = file.counted.known() {
-            return Ok(attributes + known);
+            return Ok(beside + known);
         }
         let (count, mut sectors) = (file.counted.begin(), 0);
-        let geometry = self.geometry();
-        let most = if inode.base == geometry.slot(inode.file).0 {
-            u64::from(geometry.slot_sectors)
-        } else {
-            geometry.chunk_sectors()
-        };
-        let (mut at, end) = (inode.base, inode.base + most);
+        let (mut at, end) = (inode.base, inode.base + self.geometry().sectors_at(&inode));
         while let Some(run) = self.space().next_mapped(at..end).await? {
             sectors += run.end - run.start;
             at = run.end;
         }
         file.counted.end(count, sectors);
-        Ok(attributes + sectors)
+        Ok(beside + sectors)
     }
+}
+
+/// The sectors that have some of these bytes.
+fn sectors_of(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES)
 }

@@ -7,6 +7,7 @@ pub(crate) mod attributes;
 mod entry;
 mod inode;
 mod orphan;
+pub(crate) mod preallocation;
 mod superblock;
 
 pub(crate) use entry::is_name;
@@ -15,6 +16,7 @@ pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use inode::LINKS_MAX;
 pub use inode::{INLINE_MAX, Inode, Kind, SYMLINK_MAX, Time};
 pub(crate) use orphan::Orphan;
+pub(crate) use preallocation::{PREALLOCATED_RANGES_MAX, Preallocation};
 pub use superblock::Superblock;
 
 use forebay_units::SECTOR_BYTES;

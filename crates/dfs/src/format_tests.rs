@@ -1,4 +1,5 @@
 use forebay_pages::{constants, fields_stand};
+use forebay_units::RangeSet;
 use proptest::prelude::*;
 
 use super::*;
@@ -71,6 +72,7 @@ fn an_i_node_has_its_fields_where_the_page_says() {
         ("NAME_MAX", NAME_MAX),
         ("SYMLINK_MAX", SYMLINK_MAX),
         ("LINKS_MAX", LINKS_MAX as usize),
+        ("PREALLOCATED_RANGES_MAX", PREALLOCATED_RANGES_MAX),
     ];
     let expected: Vec<(String, String)> = expected
         .iter()
@@ -129,6 +131,17 @@ fn the_rest_has_its_fields_where_the_page_says() {
         ("generation", 8),
     ];
     fields_stand(PAGE, "Mark", &bytes, &values);
+    let bytes = preallocation(&[3..10, 20..21]).encode();
+    let values = [
+        ("magic", le(b"FBPA")),
+        ("crc", le(&bytes[4..8])),
+        ("file", 7),
+        ("generation", 8),
+        ("count", 2),
+    ];
+    fields_stand(PAGE, "Preallocation", &bytes, &values);
+    let ranges: Vec<u64> = bytes[32..64].chunks(8).map(le).collect();
+    assert_eq!(ranges, [3, 7, 20, 1]);
     let bytes = attributes::encode(7, &[]);
     let values = [
         ("magic", le(b"FBXA")),
@@ -136,6 +149,47 @@ fn the_rest_has_its_fields_where_the_page_says() {
         ("file", 7),
     ];
     fields_stand(PAGE, "Attributes", &bytes, &values);
+}
+
+fn preallocation(ranges: &[std::ops::Range<u64>]) -> Preallocation {
+    let mut all = RangeSet::default();
+    ranges.iter().for_each(|range| all.insert(range.clone()));
+    Preallocation {
+        file: 7,
+        generation: 8,
+        ranges: all,
+    }
+}
+
+#[test]
+fn records_of_preallocated_ranges_are_as_long_as_they_must_be() {
+    for (count, sectors) in [(1, 1), (30, 1), (31, 2), (PREALLOCATED_RANGES_MAX, 16)] {
+        let ranges: Vec<_> = (0..count as u64).map(|n| 3 * n..3 * n + 2).collect();
+        let record = preallocation(&ranges);
+        let mut bytes = record.encode();
+        assert_eq!(bytes.len(), sectors * 512);
+        assert_eq!(Preallocation::decode(&bytes), Ok(Some(record.clone())));
+        // Behind a record there may be what a longer one had there.
+        bytes.resize(16 * 512, 7);
+        assert_eq!(Preallocation::decode(&bytes), Ok(Some(record)));
+        bytes[33] ^= 1;
+        assert!(Preallocation::decode(&bytes).is_err());
+    }
+    assert_eq!(Preallocation::decode(&[0; 8192]), Ok(None));
+    // Out of order, or none.
+    for ranges in [&[5..6, 1..2][..], &[1..3, 3..5], &[]] {
+        let mut bytes = preallocation(&[1..2, 5..6]).encode();
+        bytes[24] = ranges.len() as u8;
+        for (range, at) in ranges.iter().zip((32..).step_by(16)) {
+            bytes[at..at + 8].copy_from_slice(&u64::to_le_bytes(range.start));
+            let len: u64 = range.end - range.start;
+            bytes[at + 8..at + 16].copy_from_slice(&len.to_le_bytes());
+        }
+        bytes[4..8].fill(0);
+        let crc = crc32c::crc32c(&bytes);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        assert!(Preallocation::decode(&bytes).is_err(), "{ranges:?}");
+    }
 }
 
 #[test]

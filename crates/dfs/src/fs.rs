@@ -15,6 +15,7 @@ use crate::files::{File, Files};
 use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
 use crate::format::{Superblock, Time, VolumeId};
 use crate::geometry::{Geometry, ROOT};
+use crate::preallocated::Preallocations;
 use crate::recent::Recent;
 
 /// Generations of files that are made while the filesystem is in use begin with how often it was taken up, in the bits above.
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     clock: Clock,
     pub(crate) files: RefCell<Files>,
     pub(crate) recent: Recent,
+    pub(crate) preallocations: Preallocations,
     /// Held while a directory goes from one directory to another.
     pub(crate) moving: Rc<Lock>,
     /// Where a number for a new file is looked for.
@@ -68,7 +70,7 @@ pub(crate) struct Inner {
 pub struct Room {
     /// Bytes that can be in use.
     pub bytes: u64,
-    /// Of those, such that are not.
+    /// Of those, such that are not, nor preallocated.
     pub free: u64,
     /// Files that there may be.
     pub files: u64,
@@ -139,6 +141,7 @@ pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
         .apply(&Batch::of_write(Sector(0), bytes), LATER)
         .await?;
     let fs = take_up(space, superblock, clock).await?;
+    fs.load_preallocations().await.map_err(OpenError::Root)?;
     fs.reclaim_orphans().await.map_err(OpenError::Root)?;
     Ok(fs)
 }
@@ -179,6 +182,7 @@ async fn take_up(
         clock,
         files: RefCell::default(),
         recent: Recent::default(),
+        preallocations: Preallocations::default(),
         moving: Rc::default(),
         cursor: Cell::new(begin),
         taken: RefCell::default(),
@@ -215,7 +219,9 @@ impl Fs {
         let capacity = self.space().capacity();
         Room {
             bytes: capacity.mappable_in_blocks,
-            free: capacity.mappable_in_blocks.saturating_sub(capacity.mapped),
+            free: capacity
+                .mappable_in_blocks
+                .saturating_sub(capacity.mapped + capacity.preallocated),
             files: self.geometry().files(),
         }
     }

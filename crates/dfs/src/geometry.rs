@@ -8,6 +8,7 @@
 //! | 0 | | the superblock |
 //! | N to 2N | 1 | its i-node |
 //! | 2N to 3N | 1 | a mark, if it has no name and is still in use |
+//! | 16N to 32N | 16 | its preallocated ranges |
 //! | 32N to 64N | 32 | its extended attributes |
 //! | 64N on | a slot | its data, as long as that fits there |
 //! | then, from a multiple of a chunk on | a chunk | its data, if it is larger; the entries of a directory |
@@ -17,12 +18,16 @@
 
 use forebay_units::{SECTOR_BYTES, Sector};
 
+use crate::format::Inode;
+
 /// The i-number of the root directory. No file has 0.
 pub const ROOT: u64 = 1;
 /// The fewest and the most bits of a sector's number within a chunk: chunks of 512 MiB to 512 TiB.
 pub(crate) const CHUNK_BITS: std::ops::RangeInclusive<u8> = 20..=40;
 /// The smallest and the largest slot, in sectors: 4 KiB to 1 MiB.
 pub(crate) const SLOT_SECTORS: std::ops::RangeInclusive<u32> = 8..=2048;
+/// Sectors for the record of a file's preallocated ranges.
+pub(crate) const PREALLOCATION_SECTORS: u64 = 16;
 /// Sectors for a file's extended attributes.
 pub(crate) const ATTRIBUTE_SECTORS: u64 = 32;
 /// The most bytes that a file's extended attributes take.
@@ -37,6 +42,17 @@ pub struct Geometry {
     pub chunk_bits: u8,
     /// Sectors of a slot, a power of two: files up to this size share a part of the space.
     pub slot_sectors: u32,
+}
+
+/// A sector that is a file's, for data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DataSector {
+    /// The file's i-number.
+    pub(crate) file: u64,
+    /// The first sector of the slot or of the chunk.
+    pub(crate) base: u64,
+    /// The sector's distance from `base`, in sectors.
+    pub(crate) offset: u64,
 }
 
 impl Default for Geometry {
@@ -92,6 +108,37 @@ impl Geometry {
         Sector(2 * self.files() + file)
     }
 
+    /// Returns the place of the record of its preallocated ranges.
+    pub fn preallocation(&self, file: u64) -> Sector {
+        Sector(PREALLOCATION_SECTORS * (self.files() + file))
+    }
+
+    /// Returns the number of sectors that the data of a file may take where it is.
+    pub(crate) fn sectors_at(&self, inode: &Inode) -> u64 {
+        match inode.base {
+            0 => 0,
+            base if base == self.slot(inode.file).0 => self.slot_sectors.into(),
+            _ => self.chunk_sectors(),
+        }
+    }
+
+    /// Returns the file that has a sector for data, and the sector's place in the file's slot or chunk.
+    pub(crate) fn data_of(&self, sector: Sector) -> Option<DataSector> {
+        let arrays = [
+            (self.slot(0), u64::from(self.slot_sectors)),
+            (self.chunk(0), self.chunk_sectors()),
+        ];
+        let found = arrays.into_iter().rev().find(|(first, _)| *first <= sector);
+        let (first, each) = found?;
+        let at = sector.0 - first.0;
+        let file = at / each;
+        (file < self.files()).then_some(DataSector {
+            file,
+            base: first.0 + file * each,
+            offset: at % each,
+        })
+    }
+
     /// Where its extended attributes begin.
     pub fn attributes(&self, file: u64) -> Sector {
         Sector(ATTRIBUTE_SECTORS * (self.files() + file))
@@ -128,6 +175,10 @@ mod tests {
                     (geometry.inode(0), geometry.inode(last).plus(1)),
                     (geometry.orphan(0), geometry.orphan(last).plus(1)),
                     (
+                        geometry.preallocation(0),
+                        geometry.preallocation(last).plus(PREALLOCATION_SECTORS),
+                    ),
+                    (
                         geometry.attributes(0),
                         geometry.attributes(last).plus(ATTRIBUTE_SECTORS),
                     ),
@@ -145,8 +196,24 @@ mod tests {
                     ends.windows(2).all(|pair| pair[0].1 <= pair[1].0),
                     "{ends:?}"
                 );
-                assert_eq!(ends[4].1, Sector(geometry.space_sectors()));
+                assert_eq!(ends[5].1, Sector(geometry.space_sectors()));
                 assert!(geometry.space_sectors() < 1 << 63);
+                for file in [1, last] {
+                    for (base, end) in [
+                        (geometry.slot(file), u64::from(slot_sectors)),
+                        (geometry.chunk(file), geometry.chunk_sectors()),
+                    ] {
+                        for offset in [0, end - 1] {
+                            let expected = DataSector {
+                                file,
+                                base: base.0,
+                                offset,
+                            };
+                            assert_eq!(geometry.data_of(base.plus(offset)), Some(expected));
+                        }
+                    }
+                }
+                assert_eq!(geometry.data_of(geometry.attributes(last)), None);
             }
         }
     }

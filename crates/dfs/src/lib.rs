@@ -14,7 +14,7 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
+//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
 mod accesses;
 pub mod again;
@@ -36,8 +36,10 @@ mod geometry;
 mod names;
 mod orphans;
 mod places;
+mod preallocated;
 mod recent;
 mod rename;
+mod settle;
 
 pub use accesses::AccessTimes;
 pub use attributes::{Existing, NewAttributes, WithAttributes};

@@ -44,6 +44,7 @@ impl Fs {
         if known.inode().links == 0 || known.lock.is_held() {
             return self.reclaim(&known).await;
         }
+        self.drop_used_up(&known).await?;
         // Times that are still to be written keep it in memory, and there may be any number of files.
         if known.is_newer() && self.0.files.borrow().are_many() {
             self.write_newer(&known).await?;

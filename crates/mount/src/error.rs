@@ -20,6 +20,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         FsError::TooMuch { .. } => libc::E2BIG,
         FsError::Links => libc::EMLINK,
         FsError::Attributes(_) | FsError::Files(_) | FsError::Crowded => libc::ENOSPC,
+        FsError::PreallocatedRanges => libc::EOPNOTSUPP,
         // "Structure needs cleaning", as other filesystems say.
         FsError::Damaged { .. } | FsError::Contradiction { .. } => libc::EUCLEAN,
         FsError::Space(error) => match error {

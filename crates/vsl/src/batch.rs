@@ -32,6 +32,7 @@ pub enum Op {
 pub struct Batch {
     ops: Vec<Op>,
     bytes: u64,
+    preallocates: i64,
 }
 
 /// Why a batch was refused; nothing of it was done.
@@ -80,6 +81,18 @@ impl Batch {
     pub fn trim(&mut self, sector: Sector, sectors: u64) -> &mut Batch {
         self.ops.push(Op::Trim { sector, sectors });
         self
+    }
+
+    /// Preallocates `sectors` sectors more, or fewer if negative, with the writes and trims. The caller
+    /// counts: of the sectors that the batch maps, those that were preallocated are subtracted here.
+    pub fn preallocate(&mut self, sectors: i64) -> &mut Batch {
+        self.preallocates += sectors;
+        self
+    }
+
+    /// Returns the change of preallocated sectors.
+    pub fn preallocates(&self) -> i64 {
+        self.preallocates
     }
 
     /// What it does, in order.

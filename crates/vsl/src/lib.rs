@@ -33,6 +33,7 @@ mod format;
 mod free;
 mod geometry;
 mod grow;
+mod growth;
 mod hand_over;
 mod home;
 mod homes;

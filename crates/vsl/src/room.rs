@@ -35,15 +35,15 @@ use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
 use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
-use crate::batch::{BATCH_BYTES_MAX, Batch, Op};
+use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::claim::{Claim, Floors, Wanted};
 use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};
 use crate::geometry::Layout;
+use crate::growth::Growth;
 use crate::options::Options;
-use crate::prepared::mapped;
 use crate::streams::Streams;
 use crate::table::{QUEUE_MAX, SegmentTable};
-use crate::weight::{pieces_of, weight, weight_at_most};
+use crate::weight::{MAP_BYTES, weight_at_most, weight_in_map};
 
 /// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
 const CHECKPOINT_GAIN: f64 = 2.0;
@@ -62,14 +62,11 @@ const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
 /// pieces, their headers and padding would take all that cleaning gains.
 const CHANGED_BY_RECORD: u64 =
     (RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64 * NODE_BYTES as u64 / 8 * 9;
-/// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
-const MAP_BYTES: u64 = 36;
+/// Sectors that a batch may weigh more than what it releases: for an i-node or the like, and for rounding.
+const BESIDE: u64 = 16;
 
 /// Free segments that the cleaner can open while writers wait for space.
 const CLEANED_AT_ONCE: usize = 4;
-
-/// A batch of more writes and trims is not looked at for what it unmaps.
-const LOOKED_AT_MAX: usize = 64;
 
 /// What there is room for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -81,6 +78,10 @@ pub(crate) struct Room {
     /// Sectors of segments that data and map may take, by weight, and what they take.
     available: u64,
     used: u64,
+    /// The same once so many nodes have changed as may: preallocated sectors are kept free of these.
+    available_later: u64,
+    /// Preallocated sectors.
+    preallocated: u64,
     /// Sectors that are kept free of mapped data, so that cleaning gains something.
     spare: u64,
     /// What a checkpoint would write, in bytes and in segments.
@@ -208,14 +209,16 @@ impl Room {
         let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
         let available = without(kept(most));
         let used = table.data_weight() + map.nodes() * NODE_SECTORS;
-        let left = without(kept(checkpoint_segments(&layout, streams.changed_max)));
-        let left = left.saturating_sub(used);
+        let available_later = without(kept(checkpoint_segments(&layout, streams.changed_max)));
+        let left = available_later.saturating_sub(used);
         let checkpoint = checkpoint_segments(&layout, changed);
         Room {
             mappable: map.mapped_sectors() + mappable_in(left),
             mappable_in_blocks: map.mapped_sectors() + mappable_in_blocks(left),
             available,
             used,
+            available_later,
+            preallocated: streams.preallocated,
             spare: table.spare() * layout.dense_sectors(),
             checkpoint_bytes: checkpoint_bytes(&layout, changed),
             checkpoint,
@@ -281,28 +284,45 @@ impl Room {
 
     /// What a batch lacks of the room that data may take.
     fn lacks_space(&self, map: &Map, asking: Asking<'_>) -> Option<Verdict> {
+        let change = asking.batch.preallocates();
         let most: u64 = asking.ranges.iter().map(|(_, sectors)| *sectors).sum();
         let pieces = most / LINE_SECTORS + 3 * asking.ranges.len() as u64;
-        if asking.batch.bytes() == 0 || self.used + weight_in_map(most, pieces) <= self.available {
+        let before = weight_in_blocks(self.preallocated);
+        let after = weight_in_blocks(self.preallocated.saturating_add_signed(change));
+        // Nodes that change later must not take what is preallocated.
+        let available = if after > 0 {
+            self.available_later
+        } else {
+            self.available
+        };
+        let trims = asking.batch.bytes() == 0 && change <= 0;
+        if trims || self.used + weight_in_map(most, pieces) + after.max(before) <= available {
             return None;
         }
-        let growth = growth(map, asking);
-        let need = growth.weight;
-        // What maps no more sectors than it unmaps may take some of what is kept free: a volume that is full can be emptied by
-        // batches that have to note something.
-        let most = match growth.maps_more {
-            true => self.available,
-            false => self.available + self.spare / 2,
+        let growth = Growth::of(map, asking.batch, asking.ranges, asking.huge);
+        // A batch that maps or preallocates no more sectors than it unmaps or releases may take some of the spare
+        // sectors: a full volume can be emptied by batches that have to write an i-node.
+        let (taken, released) = (after.saturating_sub(before), before.saturating_sub(after));
+        let replaces = match change {
+            0 => !growth.maps_more,
+            1.. => taken <= growth.freed + growth.freed / 16 + BESIDE,
+            _ => !growth.maps_more || growth.weight <= released + BESIDE,
         };
-        if need == 0 || self.used + need <= most {
+        let most = if replaces {
+            self.available + self.spare / 2
+        } else {
+            available
+        };
+        let freed = growth.freed.min(taken);
+        if growth.weight + taken == 0 || self.used + growth.weight + after <= most + freed {
             return None;
         }
         if map.detached() > 0 {
             return Some(Verdict::Wait(Lack::Trimmed));
         }
         Some(Verdict::Never {
-            need: need * SECTOR_BYTES,
-            have: self.available.saturating_sub(self.used) * SECTOR_BYTES,
+            need: (growth.weight + taken) * SECTOR_BYTES,
+            have: available.saturating_sub(self.used + before) * SECTOR_BYTES,
         })
     }
 
@@ -424,66 +444,10 @@ fn mappable_in(left: u64) -> u64 {
 /// Sectors that can be mapped in blocks of 4 KiB where `left` sectors are free by weight.
 fn mappable_in_blocks(left: u64) -> u64 {
     const PART: u64 = 1 << 10;
-    left * PART / weight_in_map(PART, PART / LINE_SECTORS)
+    left * PART / weight_in_blocks(PART)
 }
 
-/// What data weighs with the nodes that map it.
-fn weight_in_map(sectors: u64, pieces: u64) -> u64 {
-    weight(sectors, pieces) + (pieces * MAP_BYTES).div_ceil(SECTOR_BYTES)
-}
-
-/// How much more is taken after a batch.
-struct Growth {
-    /// What weighs more, at most, in sectors.
-    weight: u64,
-    /// More sectors are mapped than before.
-    maps_more: bool,
-}
-
-/// What a batch adds, at most. What a small batch unmaps is subtracted.
-/// What was not looked at, as part of a trim of `huge` sectors or more, is not, nor what the batch touches twice.
-fn growth(map: &Map, asking: Asking<'_>) -> Growth {
-    let Asking {
-        batch,
-        ranges,
-        huge,
-    } = asking;
-    let (mut grows, mut pieces, mut shrinks) = (0, 0, 0);
-    let may_shrink = ranges.len() <= LOOKED_AT_MAX;
-    for (n, (op, (sector, sectors))) in batch.ops().iter().zip(ranges).enumerate() {
-        let there = || -> u64 {
-            let mapped = mapped(map, *sector, *sectors);
-            mapped.iter().map(|extent| extent.sectors).sum()
-        };
-        match op {
-            Op::Write { .. } => {
-                let new = sectors - there();
-                grows += new;
-                let whole =
-                    sector.0.is_multiple_of(LINE_SECTORS) && sectors.is_multiple_of(LINE_SECTORS);
-                pieces += match (whole, new) {
-                    (true, 0) => 0,
-                    (true, _) => pieces_of(sector.0, new),
-                    (false, _) => pieces_of(sector.0, new.max(1)) + 2,
-                };
-            }
-            Op::Trim { .. } if may_shrink && *sectors < huge && is_alone(ranges, n) => {
-                shrinks += there();
-            }
-            Op::Trim { .. } => {}
-        }
-    }
-    let weight = weight_in_map(grows, pieces.min(grows + 3 * ranges.len() as u64));
-    Growth {
-        weight: weight.saturating_sub(shrinks),
-        maps_more: grows > shrinks,
-    }
-}
-
-/// True if no other of these ranges has a part of this one.
-fn is_alone(ranges: &[(Sector, u64)], n: usize) -> bool {
-    let (sector, sectors) = ranges[n];
-    let others = ranges.iter().enumerate().filter(|(other, _)| *other != n);
-    let mut others = others.map(|(_, other)| other);
-    others.all(|(at, len)| at.0 + len <= sector.0 || sector.0 + sectors <= at.0)
+/// What sectors weigh that are mapped in blocks of 4 KiB.
+fn weight_in_blocks(sectors: u64) -> u64 {
+    weight_in_map(sectors, sectors.div_ceil(LINE_SECTORS))
 }

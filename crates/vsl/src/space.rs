@@ -104,6 +104,8 @@ pub struct Capacity {
     pub mappable: u64,
     /// What may be mapped at most if the rest comes in blocks of 4 KiB.
     pub mappable_in_blocks: u64,
+    /// Preallocated bytes that are not mapped yet: see [`crate::Batch::preallocate`].
+    pub preallocated: u64,
     /// Segments in which nothing is live.
     pub unused: u64,
     /// What is neither live nor in an unused segment: the cleaner can get it back.
@@ -179,9 +181,16 @@ impl Space {
             is_reaping: map.detached() > 0,
             mappable: room.mappable * SECTOR_BYTES,
             mappable_in_blocks: room.mappable_in_blocks * SECTOR_BYTES,
+            preallocated: streams.preallocated * SECTOR_BYTES,
             unused,
             reclaimable: (total - unused).saturating_sub(live),
         }
+    }
+
+    /// Counts sectors as preallocated that batches have preallocated before the volume was opened. The volume does not record
+    /// them: the user that does calls this before anything else.
+    pub fn restore_preallocated(&self, sectors: u64) {
+        self.inner.commit.composer_mut().preallocated += sectors;
     }
 
     /// What segments are doing and what is kept free, in words: for a volume on which requests wait.

@@ -74,6 +74,8 @@ pub(crate) struct Streams {
     pub(crate) changed_max: u64,
     /// Memory for the map: writers wait for a checkpoint when changed nodes take as much.
     pub(crate) map_bytes: u64,
+    /// Sectors that are kept free for batches that preallocated them.
+    pub(crate) preallocated: u64,
     /// The record that is composed next.
     next_record: RecordSeq,
     open: Vec<Option<Open>>,
@@ -118,6 +120,7 @@ impl Streams {
             frozen_bytes: 0,
             changed_max: resume.changed_max,
             map_bytes: resume.map_bytes,
+            preallocated: 0,
             next_record: resume.next_record,
             open: (0..counts.all()).map(|_| None).collect(),
             flight: Flight::new(shape, resume.next_record.prev(), counts.all().into()),

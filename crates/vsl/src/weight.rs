@@ -19,6 +19,9 @@ const ENTRIES_BYTES: u64 = {
 const PADDING_BYTES: u64 =
     (HEADER_BYTES as u64).div_ceil((RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64);
 
+/// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
+pub(crate) const MAP_BYTES: u64 = 36;
+
 /// Sectors of a segment that `sectors` of data in `pieces` pieces take, of which none is longer than a block of 4 KiB.
 pub(crate) fn weight(sectors: u64, pieces: u64) -> u64 {
     let aligned = sectors >= pieces * LINE_SECTORS || sectors == pieces;
@@ -28,6 +31,11 @@ pub(crate) fn weight(sectors: u64, pieces: u64) -> u64 {
     };
     let weight = sectors + (pieces * beside).div_ceil(SECTOR_BYTES);
     weight.min(weight_at_most(sectors))
+}
+
+/// Returns what data weighs with the nodes that map it.
+pub(crate) fn weight_in_map(sectors: u64, pieces: u64) -> u64 {
+    weight(sectors, pieces) + (pieces * MAP_BYTES).div_ceil(SECTOR_BYTES)
 }
 
 /// What `sectors` weigh at most, however they are cut into pieces.

@@ -232,6 +232,8 @@ impl Inner {
             block: self.device.geometry().block_size.into(),
             now: self.rt.now(),
         };
+        let preallocated = doing.streams.preallocated;
+        doing.streams.preallocated = preallocated.saturating_add_signed(batch.preallocates());
         for op in batch.ops() {
             match op {
                 Op::Write { sector, data } => doing.write(*sector, data),

@@ -6,5 +6,6 @@ mod full;
 mod hostile;
 mod large;
 mod places;
+mod preallocated;
 mod races;
 mod world;

@@ -1,17 +1,22 @@
 //! What Linux asks of a filesystem beside names, reads and writes.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, RenameFlags, XattrFlags, getxattr, removexattr, renameat_with, setxattr};
+use rustix::fs::{
+    CWD, FallocateFlags, RenameFlags, XattrFlags, fallocate, getxattr, removexattr, renameat_with,
+    setxattr, statvfs,
+};
 use rustix::io::Errno;
 
 use crate::harness::{Mounted, has, skip};
 use crate::programs::run;
 use crate::users::{as_nobody, open_to_all};
+
+const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_here() {
@@ -219,5 +224,55 @@ fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
     let mut python = Command::new("python3");
     python.arg("-B").arg(program);
     run(python.arg(mounted.dir().join("file")));
+    mounted.finish();
+}
+
+#[test]
+fn fallocate_reserves_space_which_others_do_not_get() {
+    let Some(mounted) = Mounted::new("fallocate_reserves_space") else {
+        return;
+    };
+    let dir = mounted.dir();
+    let kept = File::create(dir.join("kept")).expect("made");
+    let free = || {
+        let stat = statvfs(&dir).expect("told");
+        stat.f_bavail * stat.f_frsize
+    };
+    let before = free();
+    fallocate(&kept, FallocateFlags::KEEP_SIZE, 0, 4 * MIB).expect("reserved");
+    fallocate(&kept, FallocateFlags::empty(), 0, MIB).expect("reserved already");
+    let meta = kept.metadata().expect("told");
+    assert_eq!((meta.len(), meta.blocks()), (MIB, 4 * MIB / 512));
+    assert!(before - free() >= 4 * MIB, "{before} {}", free());
+    let filler = File::create(dir.join("filler")).expect("made");
+    let mut at = 0;
+    for len in [MIB, 4096, 512] {
+        let data = vec![b'f'; len as usize];
+        let full = loop {
+            match filler.write_all_at(&data, at) {
+                Ok(()) => at += len,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    }
+    let too_much = fallocate(&filler, FallocateFlags::KEEP_SIZE, at, MIB);
+    assert_eq!(too_much, Err(Errno::NOSPC));
+    for block in (0..4 * MIB / 4096).rev() {
+        let data = [block as u8; 4096];
+        kept.write_all_at(&data, block * 4096).expect("it has room");
+    }
+    kept.sync_all().expect("durable");
+    fallocate(
+        &kept,
+        FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+        0,
+        2 * MIB,
+    )
+    .expect("a hole");
+    filler
+        .write_all_at(&[b'f'; 65536], at)
+        .expect("there is room again");
+    drop((kept, filler));
     mounted.finish();
 }

@@ -86,13 +86,13 @@ impl Account {
 
     /// What is found after a crash, if it is what it may be: then all goes on from there.
     pub fn find(&self, digest: u64) -> Option<Account> {
-        let found = self.states.iter().rev();
-        let found = found.into_iter().find(|state| state.digest() == digest);
-        found.map(|state| {
-            let mut state = state.clone();
-            state.held.clear();
-            state.forget_unused();
-            Account::new(state)
-        })
+        let mut found = self.states.iter().rev();
+        let mut alike = found.by_ref().filter(|state| state.digest() == digest);
+        let mut state = alike.next()?.clone();
+        // What is preallocated shows in no digest: it may have been any of these.
+        alike.for_each(|other| state.limit_preallocated(other));
+        state.held.clear();
+        state.forget_unused();
+        Some(Account::new(state))
     }
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use forebay_dfs::{Fs, FsError, Kind};
+use forebay_units::RangeSet;
 
 use super::bytes::Bytes;
 use super::model::{Id, Model, TOP};
@@ -92,6 +93,7 @@ impl Loading<'_> {
             attributes: attributes.into_iter().collect(),
             links: inode.links,
             parent: self.known.get(&inode.parent).copied().unwrap_or(TOP),
+            preallocated: RangeSet::default(),
         };
         self.model.put(id, node);
         Ok(())

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use forebay_dfs::{Fallocate, Kind, Target};
+use forebay_units::RangeSet;
 
 use super::bytes::Bytes;
 
@@ -51,6 +52,8 @@ pub struct Node {
     pub links: u32,
     /// The directory a directory is in.
     pub parent: Id,
+    /// Bytes for which space is preallocated: a write there is not refused for lack of space.
+    pub preallocated: RangeSet,
 }
 
 /// A filesystem, or a part of one below a directory.
@@ -313,13 +316,19 @@ impl Model {
         let second = std::mem::replace(&mut self.regular(other)?.bytes, first);
         if one != other {
             self.regular(one)?.bytes = second;
+            self.change(one).preallocated = RangeSet::default();
+            self.change(other).preallocated = RangeSet::default();
         }
         Ok(())
     }
 
     /// Ends a file elsewhere.
     pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
-        self.regular(id)?.bytes.resize(size);
+        let node = self.regular(id)?;
+        if size <= node.bytes.size {
+            node.preallocated.remove(size..u64::MAX);
+        }
+        node.bytes.resize(size);
         Ok(())
     }
 
@@ -343,6 +352,12 @@ impl Model {
         if !keeps {
             bytes.size = bytes.size.max(end);
         }
+        let preallocated = &mut self.change(id).preallocated;
+        if what == Fallocate::Punch {
+            preallocated.remove(offset..end);
+        } else {
+            preallocated.insert(offset..end);
+        }
         Ok(())
     }
 
@@ -365,6 +380,22 @@ impl Model {
             None => drop(attributes.remove(name).ok_or(Wrong::NoAttribute)?),
         }
         Ok(())
+    }
+
+    /// Leaves preallocated what is so in another model, too.
+    pub fn limit_preallocated(&mut self, other: &Model) {
+        for (id, node) in &mut self.nodes {
+            if node.preallocated.is_empty() {
+                continue;
+            }
+            let mut both = RangeSet::default();
+            let there = other.nodes.get(id).map(|node| &node.preallocated);
+            for range in there.into_iter().flat_map(RangeSet::iter) {
+                let parts = node.preallocated.parts(range);
+                parts.into_iter().for_each(|part| both.insert(part));
+            }
+            Rc::make_mut(node).preallocated = both;
+        }
     }
 
     /// Puts a file in, as it is.
@@ -429,6 +460,7 @@ impl Node {
             attributes: BTreeMap::new(),
             links: 0,
             parent: TOP,
+            preallocated: RangeSet::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ impl User {
         }
     }
 
-    fn regular(&self, model: &Model) -> Option<(Id, u64)> {
+    pub(super) fn regular(&self, model: &Model) -> Option<(Id, u64)> {
         let rare = self.rng.one_in(40);
         let id = self.any(model, |kind| rare || kind == Kind::Regular)?;
         Some((id, self.numbers[&id]))
@@ -198,9 +198,8 @@ impl User {
         let offset = self.offset().min((512 << 20) - 1);
         let most = self.rng.pick(&[600, 10_000, 1 << 20]);
         let len = (1 + self.rng.below(most)).min((512 << 20) - offset);
-        let keeps_size = matches!(what, Fallocate::Punch | Fallocate::Zero { keep_size: true });
         self.change_within(
-            keeps_size,
+            what == Fallocate::Punch,
             || format!("{what:?} of {id}: {len} at {offset}"),
             |model| model.fallocate(id, offset, len, what),
             async |fs| fs.fallocate(number, offset, len, what).await,

@@ -46,13 +46,14 @@ impl User {
                 }
             }
         }
-        match self.rng.below(12) {
+        match self.rng.below(14) {
             0..=3 => self.take_away().await,
             4..=6 => self.rename().await,
             7 => self.resize().await,
             8 => self.fallocate().await,
             9 => self.set().await,
             10 => self.set_attribute().await,
+            11 | 12 => self.write_preallocated().await,
             _ => self.release().await,
         }
     }
@@ -75,13 +76,49 @@ impl User {
         Ok(done.is_some())
     }
 
-    /// Whether all bytes of a range are there already, so that to write them again takes no room.
+    /// Writes where space is preallocated: that is not refused.
+    async fn write_preallocated(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let has_some = |id: Id| !model.node(id).preallocated.is_empty();
+        let Some((id, _)) = self.regular(&model).filter(|(id, _)| has_some(*id)) else {
+            return Ok(());
+        };
+        let ranges: Vec<_> = model.node(id).preallocated.iter().collect();
+        let range = self.rng.pick(&ranges);
+        let offset = range.start + self.rng.below(range.end - range.start);
+        let most = (range.end - offset).min(self.rng.pick(&[1, 512, 5000, 16_384]));
+        let mut data = vec![0; 1 + self.rng.below(most) as usize];
+        self.rng.fill(&mut data);
+        let (number, buf) = (self.numbers[&id], BufMut::copy_of(&data).freeze());
+        self.change_within(
+            true,
+            || {
+                format!(
+                    "write {} preallocated bytes to {id} at {offset}",
+                    data.len()
+                )
+            },
+            |model| model.write(id, Some(offset), &data),
+            async |fs| fs.write(number, Some(offset), buf).await,
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Returns true if all bytes of a range are there already, or space is preallocated for them: a write needs no more.
     pub(super) async fn is_there(&self, id: Id, offset: Option<u64>, len: u64) -> bool {
         let Some(offset) = offset.filter(|_| self.fills) else {
             return false;
         };
         let (number, end) = (self.numbers[&id], offset + len);
-        if len == 0 || end > self.model().node(id).bytes.size {
+        let model = self.model();
+        let node = model.node(id);
+        let preallocated = node.preallocated.parts(offset..end).into_iter();
+        let preallocated: u64 = preallocated.map(|part| part.end - part.start).sum();
+        if len > 0 && preallocated == len {
+            return true;
+        }
+        if len == 0 || end > node.bytes.size {
             return false;
         }
         let data = self.fs.seek(number, offset, false).await;

@@ -10,6 +10,7 @@ mod in_place;
 mod memory;
 mod outage;
 mod pieces;
+mod preallocated;
 mod recovery;
 mod room;
 mod trims;

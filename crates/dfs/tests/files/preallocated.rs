@@ -1,0 +1,232 @@
+//! Preallocated space: it counts as taken, belongs to its file, and comes back.
+
+use forebay_device::BufMut;
+use forebay_dfs::{Edits, Fallocate, Fs, FsError, Kind, NewAttributes, ROOT};
+use forebay_rng::Rng;
+use forebay_vsl::SpaceError;
+
+use super::world::run;
+
+const MIB: u64 = 1 << 20;
+const KEEP: Fallocate = Fallocate::Reserve { keep_size: true };
+const EXTEND: Fallocate = Fallocate::Reserve { keep_size: false };
+
+async fn sectors(fs: &Fs, file: u64) -> u64 {
+    fs.sectors(file).await.expect("counted")
+}
+
+async fn resize(fs: &Fs, file: u64, size: u64) {
+    let new = NewAttributes {
+        size: Some(size),
+        ..NewAttributes::default()
+    };
+    fs.set(file, &new).await.expect("resized");
+}
+
+async fn zeroes(fs: &Fs, file: u64, at: Option<u64>, len: u64) -> Result<u64, FsError> {
+    fs.write(file, at, BufMut::zeroed(len as usize).freeze())
+        .await
+}
+
+/// Writes to a file until the filesystem is full.
+async fn fill(fs: &Fs, file: u64) {
+    for len in [64 << 10, 4096, 512] {
+        loop {
+            match zeroes(fs, file, None, len).await {
+                Ok(_) => {}
+                Err(FsError::Space(SpaceError::Full { .. })) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+/// The space that the filesystem counts as free, and the sectors of a file.
+async fn taken(fs: &Fs, file: u64) -> (u64, u64) {
+    (fs.room().free, sectors(fs, file).await)
+}
+
+#[test]
+fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let (file, filler) = (
+            world.make(ROOT, b"file", Kind::Regular).await,
+            world.make(ROOT, b"filler", Kind::Regular).await,
+        );
+        let (free, _) = taken(fs, file).await;
+        fs.fallocate(file, 0, 4 * MIB, EXTEND)
+            .await
+            .expect("preallocated");
+        fs.fallocate(file, MIB, 5 * MIB, KEEP)
+            .await
+            .expect("preallocated");
+        let (left, blocks) = taken(fs, file).await;
+        assert_eq!(blocks, 6 * MIB / 512);
+        assert!((6 * MIB..7 * MIB).contains(&(free - left)), "{free} {left}");
+        fill(fs, filler).await;
+        let world = world.again().await;
+        let fs = &world.fs;
+        let file = fs.look_up(ROOT, b"file").await.expect("there").file;
+        assert_eq!(sectors(fs, file).await, 6 * MIB / 512);
+        // The filler gets nothing, and the file all that is its.
+        let filler = fs.look_up(ROOT, b"filler").await.expect("there").file;
+        assert!(zeroes(fs, filler, None, 512).await.is_err());
+        let mut order: Vec<u64> = (0..6 * MIB / 4096).collect();
+        Rng::new(1).shuffle(&mut order);
+        for block in order {
+            zeroes(fs, file, Some(block * 4096), 4096)
+                .await
+                .expect("written");
+            assert_eq!(sectors(fs, file).await, 6 * MIB / 512);
+        }
+        assert!(zeroes(fs, file, None, 4096).await.is_err());
+        world.again().await
+    });
+}
+
+#[test]
+fn what_is_released_can_be_had_by_others() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let other = world.make(ROOT, b"other", Kind::Regular).await;
+        zeroes(fs, file, Some(0), 1000).await.expect("written");
+        let before = taken(fs, file).await;
+        fs.fallocate(file, 0, 2 * MIB, KEEP)
+            .await
+            .expect("preallocated");
+        let with = taken(fs, file).await;
+        assert!(with.0 < before.0 && with.1 == 2 * MIB / 512);
+        // A hole in the middle gives back what it covers.
+        fs.fallocate(file, MIB, MIB / 2, Fallocate::Punch)
+            .await
+            .expect("a hole");
+        assert_eq!(taken(fs, file).await.1, 3 * MIB / 2 / 512);
+        // Zeroing does not, also of what is written.
+        fs.fallocate(file, 0, 4096, Fallocate::Zero { keep_size: true })
+            .await
+            .expect("zeroed");
+        assert_eq!(taken(fs, file).await.1, 3 * MIB / 2 / 512);
+        resize(fs, file, 4 * MIB).await;
+        assert_eq!(taken(fs, file).await.1, 3 * MIB / 2 / 512);
+        resize(fs, file, 512 << 10).await;
+        assert_eq!(taken(fs, file).await.1, 1024);
+        // An exchange releases what both have.
+        fs.fallocate(other, 0, MIB, EXTEND)
+            .await
+            .expect("preallocated");
+        fs.exchange_data(file, other).await.expect("exchanged");
+        assert_eq!((sectors(fs, file).await, sectors(fs, other).await), (0, 0));
+        fs.fallocate(file, 0, 3 * MIB, KEEP)
+            .await
+            .expect("preallocated");
+        fs.unlink(ROOT, b"file").await.expect("its name goes");
+        fs.forget(file, 1).await.expect("it goes");
+        let left = fs.room().free;
+        assert!(before.0.abs_diff(left) < 64 << 10, "{} {left}", before.0);
+        assert_eq!(fs.space().capacity().preallocated, 0);
+        world.again().await
+    });
+}
+
+#[test]
+fn small_files_and_those_that_move_keep_what_is_preallocated() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        fs.fallocate(file, 0, 1024, EXTEND)
+            .await
+            .expect("preallocated");
+        assert_eq!(sectors(fs, file).await, 2);
+        zeroes(fs, file, Some(0), 1024).await.expect("written");
+        assert_eq!(sectors(fs, file).await, 2);
+        // From the i-node to the slot, and from there to the chunk.
+        let moving = world.make(ROOT, b"moving", Kind::Regular).await;
+        zeroes(fs, moving, Some(0), 100).await.expect("written");
+        fs.fallocate(moving, 0, 100_000, KEEP)
+            .await
+            .expect("preallocated");
+        let all = 100_000_u64.div_ceil(512);
+        for size in [100, 300, 1000, 30_000, 40_000, 99_999] {
+            assert_eq!(sectors(fs, moving).await, all);
+            zeroes(fs, moving, Some(size - 50), 50)
+                .await
+                .expect("written");
+        }
+        assert_eq!(sectors(fs, moving).await, all);
+        let mut edits = Edits::default();
+        edits.write(70_000, BufMut::zeroed(3000).freeze());
+        let edits = [(moving, edits)].into();
+        fs.edit(&edits).await.expect("edited");
+        assert_eq!(sectors(fs, moving).await, all);
+        world.again().await
+    });
+}
+
+#[test]
+fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        for n in 0..510 {
+            fs.fallocate(file, n * 8192, 4096, KEEP)
+                .await
+                .expect("preallocated");
+        }
+        let refused = fs.fallocate(file, 510 * 8192, 4096, KEEP).await;
+        assert!(
+            matches!(refused, Err(FsError::PreallocatedRanges)),
+            "{refused:?}"
+        );
+        // One that closes a gap is no more.
+        fs.fallocate(file, 4096, 4096, KEEP)
+            .await
+            .expect("preallocated");
+        fs.fallocate(file, 510 * 8192, 4096, KEEP)
+            .await
+            .expect("preallocated");
+        assert_eq!(sectors(fs, file).await, 512 * 8);
+        // A hole that would make one more stays preallocated, and reads as zeroes.
+        zeroes(fs, file, Some(0), 512 << 10).await.expect("written");
+        let before = sectors(fs, file).await;
+        fs.fallocate(file, 512, 512, Fallocate::Punch)
+            .await
+            .expect("a hole");
+        assert_eq!(sectors(fs, file).await, before);
+        assert_eq!(fs.seek(file, 0, true).await.expect("found"), 512);
+        world.again().await
+    });
+}
+
+#[test]
+fn records_that_are_used_up_or_whose_file_is_gone_are_removed() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let used_up = world.make(ROOT, b"used up", Kind::Regular).await;
+        let kept = world.make(ROOT, b"kept", Kind::Regular).await;
+        for file in [used_up, kept] {
+            fs.fallocate(file, 0, MIB, EXTEND)
+                .await
+                .expect("preallocated");
+        }
+        zeroes(fs, used_up, Some(0), MIB).await.expect("written");
+        let records = async |fs: &Fs| {
+            let mut found = 0;
+            fs.dump(&mut |item| {
+                found += u64::from(matches!(item, forebay_dfs::DumpItem::Preallocated { .. }));
+            })
+            .await
+            .expect("dumped");
+            found
+        };
+        assert_eq!(records(fs).await, 2);
+        fs.forget(used_up, 1).await.expect("forgotten");
+        assert_eq!(records(fs).await, 1);
+        zeroes(fs, kept, Some(0), MIB).await.expect("written");
+        assert_eq!(records(fs).await, 1);
+        let world = world.again().await;
+        assert_eq!(records(&world.fs).await, 0);
+        world
+    });
+}
