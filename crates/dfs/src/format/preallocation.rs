@@ -65,6 +65,7 @@ impl Preallocation {
             return Err(FormatError::Magic(WHAT));
         }
         let mut from = Reader(&bytes[8..]);
+        let read = |from: &Reader<'_>| bytes.len() - from.0.len();
         let head = (|| {
             let (file, generation) = (from.uint(8)?, from.uint(8)?);
             let count = usize::try_from(from.uint(8)?).ok()?;
@@ -85,6 +86,9 @@ impl Preallocation {
             let range = range.ok_or(FormatError::Content(WHAT))?;
             before = Some(range.end);
             ranges.insert(range);
+        }
+        if bytes[read(&from)..len].iter().any(|byte| *byte != 0) {
+            return Err(FormatError::Content(WHAT));
         }
         Ok(Some(Preallocation {
             file,

@@ -22,7 +22,7 @@ fn as_sector(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     look(&sector);
 }
 
-/// The superblock, an i-node, an entry and a mark.
+/// The superblock, an i-node, an entry, a mark and a record of preallocated ranges.
 pub fn structures(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
@@ -38,6 +38,7 @@ pub fn structures(bytes: &[u8]) {
         Some(Entry::decode(bytes).ok()??.encode().to_vec())
     });
     as_sector(bytes, again::mark);
+    as_sector(bytes, again::preallocation);
 }
 
 /// Extended attributes: of as many bytes as there are.
@@ -87,7 +88,14 @@ pub(super) fn structures_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let mut mark = b"FBOR\0\0\0\0\x07".to_vec();
     mark.resize(512, 0);
     seal_sector(&mut mark);
+    let mut preallocation = b"FBPA\0\0\0\0\x07".to_vec();
+    preallocation.resize(512, 0);
+    for (at, value) in [(24, 2), (32, 3), (40, 5), (48, 9), (56, 1)] {
+        preallocation[at] = value;
+    }
+    seal_sector(&mut preallocation);
     vec![
+        ("preallocation", short(&preallocation)),
         ("superblock", short(&superblock.encode())),
         ("small", short(&small.encode())),
         ("directory", short(&directory.encode())),

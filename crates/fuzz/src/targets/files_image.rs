@@ -214,6 +214,8 @@ async fn act(fs: &Fs, directory: u64, name: &[u8], n: usize) {
     let data = BufMut::zeroed(700).freeze();
     let _ = fs.write(file, Some(n as u64 * 400), data.clone()).await;
     let _ = fs.write(file, None, data).await;
+    let reserve = Fallocate::Reserve { keep_size: true };
+    let _ = fs.fallocate(file, 0, 9000, reserve).await;
     let _ = fs.fallocate(file, 100, 2000, Fallocate::Punch).await;
     let size = NewAttributes {
         size: Some(n as u64 * 90),
