@@ -11,9 +11,11 @@ use forebay_units::SECTOR_BYTES;
 
 use super::Daemon;
 
-/// How much of the volume one answer covers at most: at worst every sector is an extent of its own,
-/// and the answer is built in memory before it is cut to what was asked for.
+/// The part of a volume that is looked up at once, in bytes: at worst every sector is an extent of its own, and all of them are in memory
+/// before they are cut to what was asked for.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
+/// The most parts that one answer to a block status request covers. An NBD request is for less than 4 GiB.
+const RANGES_MAX: usize = 64;
 
 /// Asks the layer.
 pub(super) struct Places {
@@ -44,18 +46,46 @@ impl BlockStatus for Places {
     }
 
     fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
-        let range = range.start..range.end.min(range.start + RANGE_BYTES_MAX);
-        let places = self.volume.place(range);
-        // Where room is taken as data is written, what is nowhere takes none.
+        // Where space is taken as data is written, trimmed ranges take none.
         let thin = self.volume.room().is_some();
-        let extents = places.into_iter().map(|extent| Extent {
-            len: extent.range.end - extent.range.start,
-            hole: thin && extent.place == Place::Zero,
-            zero: extent.place == Place::Zero,
-            value: value(extent.place),
-        });
-        extents.take(max.max(1)).collect()
+        joined(range, max.max(1), |part| {
+            let extents = self.volume.place(part).into_iter();
+            let extents = extents.map(|extent| Extent {
+                len: extent.range.end - extent.range.start,
+                hole: thin && extent.place == Place::Zero,
+                zero: extent.place == Place::Zero,
+                value: value(extent.place),
+            });
+            extents.collect()
+        })
     }
+}
+
+/// Looks a range up part by part until there are more than `max` extents, and joins extents in the same state.
+fn joined(
+    range: Range<u64>,
+    max: usize,
+    mut look_up: impl FnMut(Range<u64>) -> Vec<Extent>,
+) -> Vec<Extent> {
+    let mut all: Vec<Extent> = Vec::new();
+    let parts = range.clone().step_by(RANGE_BYTES_MAX as usize);
+    for start in parts.take(RANGES_MAX) {
+        let end = range.end.min(start + RANGE_BYTES_MAX);
+        for extent in look_up(start..end) {
+            let is_full = all.len() == max;
+            match all.last_mut() {
+                Some(last) if is_alike(last, &extent) => last.len += extent.len,
+                // The last extent of an answer may be shorter than its range. Of the next one, nothing is said.
+                _ if is_full => return all,
+                _ => all.push(extent),
+            }
+        }
+    }
+    all
+}
+
+fn is_alike(one: &Extent, other: &Extent) -> bool {
+    (one.hole, one.zero, one.value) == (other.hole, other.zero, other.value)
 }
 
 /// What a volume is on, as far as that is a device or file as it is.
@@ -146,5 +176,59 @@ fn place_of(place: Place) -> PlaceOf {
         Place::Ram => PlaceOf::Memory,
         Place::Zero => PlaceOf::Nowhere,
         Place::Damaged => PlaceOf::Damaged,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn extent(len: u64, zero: bool) -> Extent {
+        Extent {
+            len,
+            hole: zero,
+            zero,
+            value: u32::from(zero) * 3,
+        }
+    }
+
+    #[test]
+    fn a_range_in_one_state_is_one_extent_though_it_is_looked_up_in_parts() {
+        let mut asked = Vec::new();
+        let found = joined(MIB..4000 * MIB, 4096, |part| {
+            asked.push(part.end - part.start);
+            vec![extent(part.end - part.start, true)]
+        });
+        assert_eq!(found, [extent(3999 * MIB, true)]);
+        assert_eq!(asked.len(), 63);
+        assert!(asked.iter().all(|bytes| *bytes <= RANGE_BYTES_MAX));
+    }
+
+    #[test]
+    fn no_more_extents_are_looked_up_than_an_answer_has() {
+        let mut asked = 0;
+        let found = joined(0..4000 * MIB, 5, |part| {
+            asked += 1;
+            let half = (part.end - part.start) / 2;
+            vec![extent(half, false), extent(half, true)]
+        });
+        assert_eq!((found.len(), asked), (5, 3));
+        let covered: u64 = found.iter().map(|extent| extent.len).sum();
+        assert_eq!(covered, 5 * 32 * MIB);
+        // Parts of different states at the ends of a look-up are joined too.
+        let found = joined(0..128 * MIB, 5, |part| {
+            let first = part.start > 0;
+            vec![extent(32 * MIB, first), extent(32 * MIB, !first)]
+        });
+        assert_eq!(
+            found,
+            [
+                extent(32 * MIB, false),
+                extent(64 * MIB, true),
+                extent(32 * MIB, false)
+            ]
+        );
     }
 }
