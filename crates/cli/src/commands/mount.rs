@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::path::Path;
 use std::str::FromStr;
 
 use forebay_program::dirs::mount_point;
@@ -78,6 +79,21 @@ fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
         )
     })?;
     let dir = mount_point(dir);
+    let mounts = forebay_os::mounts().unwrap_or_default();
+    // The last mount of a directory covers those before.
+    let top = mounts.iter().rfind(|mount| mount.point == dir);
+    let source = mount.source.as_str();
+    let is_it = |mount: &&forebay_os::Mount| {
+        // A device is not what the mount table names.
+        let is_named = source.contains('/') || mount.source == Path::new(source);
+        mount.fstype == forebay_os::FUSE_TYPE && is_named
+    };
+    if top.filter(is_it).is_none() {
+        return Err(Failure::not_found(format!(
+            "{source} is not mounted at {}: forebay list says what is mounted where",
+            dir.display()
+        )));
+    }
     let flags = daemon::mount_flags(&options);
     forebay_os::FuseMount::at(dir.clone(), &mount.source)
         .remount(flags)

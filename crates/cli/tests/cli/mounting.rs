@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::files::{check, world};
 use crate::system::tool;
-use crate::world::{World, output, texts};
+use crate::world::{World, failed, output, texts};
 
 fn accessed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().accessed().unwrap()
@@ -143,6 +143,12 @@ fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
     let refused = fs::write(dir.join("a"), b"2").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
     helper(&world, &["f", "mnt", "-o", "remount,rw"]);
+    // Neither another directory nor another name is mounted anew.
+    fs::create_dir(world.path("other")).unwrap();
+    for [name, dir] in [["f", "other"], ["g", "mnt"]] {
+        let args = ["mount", "-o", "remount,ro", name, dir];
+        failed(&args, &world.run(&args)).with(3, &["is not mounted at"]);
+    }
     fs::write(dir.join("a"), b"2").unwrap();
     world.unmount("mnt");
     let said = texts(&helper(&world, &["f", "mnt", "-v"])).0;
