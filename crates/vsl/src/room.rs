@@ -62,8 +62,9 @@ const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
 /// pieces, their headers and padding would take all that cleaning gains.
 const CHANGED_BY_RECORD: u64 =
     (RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64 * NODE_BYTES as u64 / 8 * 9;
-/// Sectors that a batch may weigh more than what it releases: for an i-node or the like, and for rounding.
-const BESIDE: u64 = 16;
+/// Sectors that a batch may weigh more than what it releases, for each of its writes and trims and once more: pieces that are
+/// not whole blocks, and rounding.
+const BESIDE: u64 = 2;
 
 /// Free segments that the cleaner can open while writers wait for space.
 const CLEANED_AT_ONCE: usize = 4;
@@ -303,10 +304,11 @@ impl Room {
         // A batch that maps or preallocates no more sectors than it unmaps or releases may take some of the spare
         // sectors: a full volume can be emptied by batches that have to write an i-node.
         let (taken, released) = (after.saturating_sub(before), before.saturating_sub(after));
+        let beside = BESIDE * (1 + asking.ranges.len() as u64);
         let replaces = match change {
             0 => !growth.maps_more,
-            1.. => taken <= growth.freed + growth.freed / 16 + BESIDE,
-            _ => !growth.maps_more || growth.weight <= released + BESIDE,
+            1.. => taken <= growth.freed + growth.freed / 16 + beside,
+            _ => !growth.maps_more || growth.weight <= released + beside,
         };
         let most = if replaces {
             self.available + self.spare / 2

@@ -79,10 +79,12 @@ impl User {
     /// Writes where space is preallocated: that is not refused.
     async fn write_preallocated(&mut self) -> Result<(), Violated> {
         let model = self.model();
-        let has_some = |id: Id| !model.node(id).preallocated.is_empty();
-        let Some((id, _)) = self.regular(&model).filter(|(id, _)| has_some(*id)) else {
+        let mut ids = model.ids();
+        ids.retain(|id| !model.node(*id).preallocated.is_empty());
+        if ids.is_empty() {
             return Ok(());
-        };
+        }
+        let id = self.rng.pick(&ids);
         let ranges: Vec<_> = model.node(id).preallocated.iter().collect();
         let range = self.rng.pick(&ranges);
         let offset = range.start + self.rng.below(range.end - range.start);
