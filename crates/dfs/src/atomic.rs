@@ -48,6 +48,8 @@ impl Fs {
         }
         must_fit(edited.iter().map(|one| one.edits.bytes()).sum(), 0)?;
         let held = self.hold_edited(&edited).await;
+        held.iter()
+            .try_for_each(|(held, _)| held.inode.may_change())?;
         let mut change = self.change();
         let now = self.time();
         let (mut locks, mut overwritten): (Vec<LockGuard>, _) = (Vec::new(), Vec::new());
@@ -97,6 +99,8 @@ impl Fs {
             .map(|(range, file)| Held::new(Rc::clone(file), range))
             .collect();
         let (first, second) = (&held[0].inode, &held[1].inode);
+        first.may_change()?;
+        second.may_change()?;
         let sizes = [
             self.data_bytes(first).await?,
             self.data_bytes(second).await?,

@@ -124,7 +124,8 @@ impl Fs {
         if name.is_empty() || name.len() > usize::from(u8::MAX) || name.contains(&0) {
             return Err(FsError::Invalid("no name for an extended attribute"));
         }
-        let decide = |_: &Inode, all: &mut Attributes| {
+        let decide = |inode: &Inode, all: &mut Attributes| {
+            inode.may_change()?;
             let at = all.iter().position(|(one, _)| one == name);
             match (at, existing) {
                 (Some(_), Existing::Refused) => return Err(FsError::Exists),
@@ -146,7 +147,8 @@ impl Fs {
     /// # Errors
     /// If there is none of this name.
     pub async fn remove_attribute(&self, file: u64, name: &[u8]) -> Result<()> {
-        let decide = |_: &Inode, all: &mut Attributes| {
+        let decide = |inode: &Inode, all: &mut Attributes| {
+            inode.may_change()?;
             let at = all.iter().position(|(one, _)| one == name);
             all.remove(at.ok_or(FsError::NoAttribute)?);
             Ok(NewAttributes::default())

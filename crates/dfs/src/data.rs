@@ -19,7 +19,7 @@ use crate::accesses::AccessTimes;
 use crate::change::Change;
 use crate::error::{FsError, Result};
 use crate::files::File;
-use crate::format::{INLINE_MAX, Inode, Kind, Time};
+use crate::format::{FileFlags, INLINE_MAX, Inode, Kind, Time};
 use crate::fs::Fs;
 
 /// The most bytes that can be written, or read, at once: a write of so many is whole.
@@ -170,7 +170,7 @@ impl Fs {
             Kind::Directory => of_directories,
             _ => of_files,
         };
-        if rule.notes(inode, now) {
+        if rule.notes(inode, now) && !inode.flags.has(FileFlags::NO_ACCESS_TIME) {
             file.note_access(now);
         }
     }
@@ -237,6 +237,7 @@ impl Fs {
                 (held, size)
             }
         };
+        held.inode.may_grow()?;
         if data.is_empty() {
             return Ok(offset);
         }

@@ -40,6 +40,8 @@ pub enum DumpItem {
         of: &'static str,
         /// Permissions, in octal.
         mode: String,
+        /// Flags, by the letters of `chattr`.
+        flags: String,
         /// Names.
         links: u32,
         /// User and group.
@@ -149,6 +151,7 @@ impl Fs {
             generation: inode.generation,
             of: word(inode.kind),
             mode: format!("{:04o}", inode.permissions),
+            flags: inode.flags.letters(),
             links: inode.links,
             owner: (inode.user, inode.group),
             size: inode.size,

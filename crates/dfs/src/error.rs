@@ -31,6 +31,9 @@ pub enum FsError {
     /// It was asked for something that cannot be.
     #[error("{0}")]
     Invalid(&'static str),
+    /// The file, or the directory, is immutable or append only.
+    #[error("the file is immutable or append only")]
+    Protected,
     /// There is nothing from there on.
     #[error("there is no more data")]
     BeyondEnd,

@@ -35,7 +35,10 @@ impl Fs {
     /// If it is to have a size and has no data, or would be too large, or there is no room.
     pub async fn set(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
         let decided = *new;
-        self.alter(file, new.size, None, |_, _| Ok(decided)).await
+        let decide = |inode: &Inode, _: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            decided.may_be_given(inode, false).map(|()| decided)
+        };
+        self.alter(file, new.size, None, decide).await
     }
 
     /// Changes what is known of a file as `decide` says, all at once. It is given the i-node as it is, and with `Some` the extended
@@ -166,6 +169,7 @@ impl Fs {
         let mut held = self
             .hold(&file, |inode| self.to_grow(inode, &bytes, end))
             .await;
+        what.may_be_done(&held.inode)?;
         let zeroed = match what {
             Fallocate::Reserve { .. } => 0..0,
             _ => bytes.start..bytes.end.min(held.inode.size),

@@ -5,6 +5,7 @@
 
 pub(crate) mod attributes;
 mod entry;
+mod flags;
 mod inode;
 mod orphan;
 pub(crate) mod preallocation;
@@ -12,6 +13,7 @@ mod superblock;
 
 pub(crate) use entry::is_name;
 pub use entry::{Entry, NAME_MAX};
+pub use flags::FileFlags;
 pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use inode::LINKS_MAX;
 pub use inode::{INLINE_MAX, Inode, Kind, SYMLINK_MAX, Time};

@@ -14,7 +14,7 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
+//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
 mod accesses;
 pub mod again;
@@ -37,6 +37,7 @@ mod names;
 mod orphans;
 mod places;
 mod preallocated;
+mod protect;
 mod recent;
 mod rename;
 mod settle;
@@ -51,7 +52,8 @@ pub use edits::Edits;
 pub use error::{FsError, OpenError, Result};
 pub use extent::Fallocate;
 pub use format::{
-    Entry, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, SYMLINK_MAX, Superblock, Time, VolumeId,
+    Entry, FileFlags, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, SYMLINK_MAX, Superblock,
+    Time, VolumeId,
 };
 pub use fs::{Clock, Fs, Making, Room, create, look, open, read_superblock};
 pub use geometry::{Geometry, ROOT};

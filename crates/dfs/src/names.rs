@@ -11,9 +11,10 @@ use crate::directory::Found;
 use crate::error::{FsError, Result};
 use crate::files::File;
 use crate::format::{
-    Entry, INLINE_MAX, Inode, Kind, LINKS_MAX, NAME_MAX, SYMLINK_MAX, Time, is_name,
+    Entry, FileFlags, INLINE_MAX, Inode, Kind, LINKS_MAX, NAME_MAX, SYMLINK_MAX, Time, is_name,
 };
 use crate::fs::{Fs, Number};
+use crate::protect::{may_gain, may_lose};
 
 /// What a new file is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +27,8 @@ pub struct New {
     pub user: u32,
     /// Whose group it is.
     pub group: u32,
+    /// Its flags.
+    pub flags: FileFlags,
     /// Which device, of a device.
     pub device: u32,
     /// Where a symbolic link leads to.
@@ -42,6 +45,7 @@ impl New {
             permissions,
             user: 0,
             group: 0,
+            flags: FileFlags::default(),
             device: 0,
             target: Vec::new(),
             attributes: Vec::new(),
@@ -81,6 +85,7 @@ impl Number {
             links: 1,
             user: new.user,
             group: new.group,
+            flags: new.flags,
             device: new.device,
             ..Inode::new(self.number, new.kind, new.permissions, now)
         }
@@ -214,6 +219,7 @@ impl Fs {
         if looked.file.is_some() {
             return Err(FsError::Exists);
         }
+        may_gain(&parent)?;
         let at = looked.found.free.ok_or(FsError::Crowded)?;
         let is_directory = new.kind == Kind::Directory;
         if is_directory && parent.inode().links >= LINKS_MAX {
@@ -293,6 +299,8 @@ impl Fs {
         if looked.file.is_some() {
             return Err(FsError::Exists);
         }
+        may_gain(&parent)?;
+        file.inode().may_change()?;
         let links = file.inode().links;
         if file.is_going.get() {
             return Err(FsError::NotFound);
@@ -347,6 +355,7 @@ impl Fs {
         let (Some(file), Some((at, _))) = (looked.file, looked.found.entry) else {
             return Err(FsError::NotFound);
         };
+        may_lose(&parent, &file)?;
         let kind = file.inode().kind;
         match (kind == Kind::Directory, is_directory) {
             (true, false) => return Err(FsError::IsDirectory),

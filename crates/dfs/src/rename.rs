@@ -12,6 +12,7 @@ use crate::format::{Inode, Kind, LINKS_MAX};
 use crate::fs::Fs;
 use crate::geometry::ROOT;
 use crate::names::{New, check_name, entry_of, place, touch};
+use crate::protect::{may_gain, may_lose};
 
 /// What may be at the name that something is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,11 @@ impl Fs {
         }
         if !is_same {
             self.must_not_be_above(&pair.from.1, to.0).await?;
+        }
+        may_lose(from.0, &pair.from.1)?;
+        match &pair.to.1 {
+            Some(there) => may_lose(to.0, there)?,
+            None => may_gain(to.0)?,
         }
         match (&pair.to.1, target) {
             (Some(there), Target::Exchange) => {

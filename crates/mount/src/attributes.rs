@@ -150,7 +150,10 @@ impl Files {
         };
         let is_given = wanted.user.is_some() || wanted.group.is_some();
         let is_about_more = is_given || wanted.size.is_some() || wanted.mode.is_some();
+        let is_now = |when: Option<When>| when.is_none_or(|when| when == When::Now);
+        let is_touch = is_now(wanted.accessed) && is_now(wanted.modified);
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            new.may_be_given(inode, is_touch)?;
             let mut new = new;
             if is_given || wanted.size.is_some() {
                 all.retain(|(name, _)| name != CAPABILITY);
@@ -212,6 +215,7 @@ impl Files {
             return Ok(false);
         }
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            inode.may_grow()?;
             all.retain(|(name, _)| name != CAPABILITY);
             Ok(NewAttributes {
                 permissions: Some(left(inode)),
@@ -270,6 +274,7 @@ impl Files {
         }
         let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            inode.may_change()?;
             let before = match kill_setgid {
                 true => inode.permissions & !SETGID,
                 false => inode.permissions,

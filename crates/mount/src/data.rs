@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, Fallocate, FsError, Result};
+use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, Result};
 use forebay_fuse::files::CopyRange;
 use forebay_fuse::{self as format, Op, Request, open_flag};
 use forebay_rt::Lease;
 use forebay_serve::fuse::{Stale, Underway};
 
+use crate::flags::PROTECT;
 use crate::handler::{Answer, Answered, Did, Files};
 use crate::handles;
 use crate::sync_mode::SyncMode;
@@ -28,8 +29,9 @@ const MOMENT: Duration = Duration::from_millis(20);
 const COPIED_AT_ONCE: u64 = 4 << 20;
 
 impl Files {
-    pub(crate) fn open(&self, file: u64, flags: u32) -> Vec<u8> {
-        format::open_out(self.opened(file, flags), self.open_flags(flags)).to_vec()
+    pub(crate) fn open(&self, file: u64, flags: u32) -> Answer {
+        self.may_open(file, flags)?;
+        Ok(format::open_out(self.opened(file, flags), self.open_flags(flags)).to_vec())
     }
 
     /// A handle for a file that is opened with these flags.
@@ -86,12 +88,14 @@ impl Files {
                     .await;
             }
         }
+        // The page cache has what the file does not get.
+        let is_refused = delayed && matches!(written, Err(FsError::Protected));
         let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
         let written = written.map(|_| format::write_out(bytes as u32).to_vec());
-        let written = self.keep(Did::Write, written).await;
+        let written = self.keep(Did::Write, node, written).await;
         self.finish(underway, written);
         self.tell(Did::Write, bytes, underway);
-        if is_elsewhere {
+        if is_elsewhere || is_refused {
             // The page cache has it where the kernel took the end to be.
             underway.forget_later(&[pages(node, at..at.saturating_add(bytes as u64))]);
         }
@@ -121,6 +125,7 @@ impl Files {
         (at, data): (u64, Buf),
         (kill, delayed): (bool, bool),
     ) -> Result<u64> {
+        self.may_write(request, at).await?;
         if kill {
             self.take_privileges(underway, request, request.node)
                 .await?;
@@ -137,6 +142,9 @@ impl Files {
     async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
         let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
         let file = request.node;
+        if self.fs.flags(file).has(PROTECT) {
+            return Err(FsError::Protected);
+        }
         let bytes = at..at.saturating_add(data.len() as u64);
         let mut not_of_it = self.updates.changed(file, &bytes);
         not_of_it.extend(self.transactions.kept(file, &bytes));
@@ -191,8 +199,12 @@ impl Files {
         Ok((grown > size).then_some(grown))
     }
 
-    /// Makes durable what was done to a file, as far as `mode` asks for it.
+    /// Makes durable what was done to a file, as far as `mode` or a flag of the file asks for it.
     pub(crate) async fn make_durable(&self, file: u64, mode: SyncMode) -> Result<()> {
+        let mode = match self.fs.flags(file).has(FileFlags::SYNC) {
+            true => SyncMode::File,
+            false => mode,
+        };
         match mode {
             SyncMode::Nothing => Ok(()),
             SyncMode::Data => self.fs.sync_file(file, true).await,

@@ -14,6 +14,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         FsError::NotEmpty => libc::ENOTEMPTY,
         FsError::NameTooLong => libc::ENAMETOOLONG,
         FsError::Invalid(_) => libc::EINVAL,
+        FsError::Protected => libc::EPERM,
         FsError::BeyondEnd => libc::ENXIO,
         FsError::NoAttribute => libc::ENODATA,
         FsError::TooLarge(_) => libc::EFBIG,

@@ -127,11 +127,11 @@ impl Files {
         self.settings.access_times == AccessTimes::Always
     }
 
-    /// Makes durable what was done, where that is asked for.
-    pub(crate) async fn keep(&self, what: Did, answer: Answer) -> Answer {
+    /// Makes durable what was done to a file, or to the names in a directory, where that is asked for.
+    pub(crate) async fn keep(&self, what: Did, node: u64, answer: Answer) -> Answer {
         let keeps = match what {
             Did::Write => self.settings.sync,
-            Did::Change => self.settings.sync_names,
+            Did::Change => self.settings.sync_names || self.keeps_names(node),
             _ => false,
         };
         let answer = answer?;
@@ -210,7 +210,7 @@ impl Files {
                 Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
-            Some(Asked::Open { flags, .. }) => Ok(self.open(node, flags)),
+            Some(Asked::Open { flags, .. }) => self.open(node, flags),
             Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
@@ -389,7 +389,7 @@ impl Handler for Files {
                     match files.answer(&underway, request, &body).await {
                         Answered::Done(answer) => {
                             let what = kind_of(request.opcode);
-                            let answer = files.keep(what, answer).await;
+                            let answer = files.keep(what, request.node, answer).await;
                             files.finish(&underway, answer);
                             files.tell(what, 0, &underway);
                         }

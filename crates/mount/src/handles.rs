@@ -10,7 +10,8 @@ const WRITABLE: u64 = 2;
 const DATA_SYNC: u64 = 4;
 const FILE_SYNC: u64 = 8;
 const DIRECT: u64 = 16;
-const BITS: u32 = 5;
+const APPENDS: u64 = 32;
+const BITS: u32 = 6;
 
 /// Gives handles.
 #[derive(Default)]
@@ -35,13 +36,22 @@ impl Handles {
             0 => 0,
             _ => DIRECT,
         };
-        number << BITS | bits | sync | direct
+        let appends = match flags.cast_signed() & libc::O_APPEND {
+            0 => 0,
+            _ => APPENDS,
+        };
+        number << BITS | bits | sync | direct | appends
     }
 }
 
 /// Whether the file is open for writing.
 pub(crate) fn is_writable(handle: u64) -> bool {
     handle & WRITABLE != 0
+}
+
+/// Whether it was opened to append, whatever its flags were changed to since.
+pub(crate) fn appends(handle: u64) -> bool {
+    handle & APPENDS != 0
 }
 
 /// Whether it is open for reading and writing.

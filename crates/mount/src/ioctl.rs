@@ -22,8 +22,10 @@ use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;
 use crate::data::{is_direct, pages};
+use crate::flags::{PROTECT, is_about_flags};
 use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
+use crate::sync_mode::SyncMode;
 use crate::transactions::{Opened, Refused};
 
 /// `_IOR('X', 125, __u32)`: of ext4, XFS and others.
@@ -37,10 +39,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
 /// What comes of an ioctl: its data.
-type Out = std::result::Result<Vec<u8>, Failed>;
+pub(crate) type Out = std::result::Result<Vec<u8>, Failed>;
 
 /// Why it is not done.
-enum Failed {
+pub(crate) enum Failed {
     Errno(Refused),
     Fs(FsError),
 }
@@ -72,6 +74,9 @@ impl Files {
             return Answered::Errno(libc::ENOMEM);
         };
         let done = match self.fs.inode(request.node).await {
+            Ok(inode) if is_about_flags(asked.command) => {
+                self.on_flags(underway, request, asked, &inode).await
+            }
             Ok(inode) => self.asked(underway, request, asked, inode.kind).await,
             Err(error) => Err(error.into()),
         };
@@ -167,6 +172,7 @@ impl Files {
     /// A file is in a transaction: it is used as long as that is there.
     async fn admit(&self, id: u64, request: &Request) -> std::result::Result<(), Failed> {
         let file = request.node;
+        self.fs.inode(file).await?.may_change()?;
         if self.transactions.may_join(id, request.user, file)? {
             return Ok(());
         }
@@ -267,6 +273,9 @@ impl Files {
         }
         if done.is_ok() {
             done = self.fs.edit(&all).await;
+        }
+        for file in all.keys() {
+            done = done.and(self.make_durable(*file, SyncMode::Nothing).await);
         }
         self.finish_transaction(underway, id, done.is_ok()).await;
         done?;
@@ -380,6 +389,9 @@ impl Files {
             return underway.refuse(libc::ENOMEM);
         };
         let (file, len) = (request.node, data.len() as u64);
+        if self.fs.flags(file).has(PROTECT) {
+            return self.failed(underway, &FsError::Protected);
+        }
         let place = match self.place_of_kept(request, at).await {
             Ok(place) => place,
             Err(error) => return self.failed(underway, &error),

@@ -3,7 +3,7 @@
 //! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
 //! told for as long as it likes.
 //!
-//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
+//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `flags.rs`, `error.rs`;
 //! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
@@ -11,6 +11,7 @@ mod attributes;
 mod cached;
 mod data;
 mod error;
+mod flags;
 mod handler;
 mod handles;
 mod ioctl;

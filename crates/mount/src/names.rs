@@ -55,6 +55,7 @@ impl Files {
                 new.permissions |= 0o2000;
             }
         }
+        new.flags = directory.flags.inherited(kind);
         new.device = make.device;
         if kind == Kind::Symlink {
             return Ok(new);
@@ -115,6 +116,7 @@ impl Files {
     }
 
     pub(crate) async fn nameless(&self, request: &Request, make: &Make<'_>) -> Answer {
+        self.fs.inode(request.node).await?.may_grow()?;
         let new = self.wanted(request, make, Kind::Regular).await?;
         let inode = self.fs.make_nameless(&new).await?;
         self.created(&inode, make.flags).await
@@ -156,6 +158,9 @@ impl Files {
         let from = (request.node, from);
         let renamed = self.fs.rename_leaving(from, to, target, left.as_ref());
         renamed.await?;
+        if self.keeps_names(to.0) {
+            self.fs.sync().await?;
+        }
         Ok(Vec::new())
     }
 

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use crate::files::{check, world};
-use crate::system::tool;
-use crate::world::{World, failed, output, texts};
+use crate::system::{installed, tool};
+use crate::world::{World, failed, output, signal, texts, wait_for_end};
 
 fn accessed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().accessed().unwrap()
@@ -154,4 +154,49 @@ fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
     let said = texts(&helper(&world, &["f", "mnt", "-v"])).0;
     assert!(said.contains("mnt"), "{said}");
     world.unmount("mnt");
+}
+
+/// `chattr +S` and `+D`: nobody calls `fsync`, and the daemon is killed.
+#[test]
+fn flags_of_files_have_what_changes_made_durable_at_once() {
+    let test = "flags_of_files_have_what_changes_made_durable_at_once";
+    if !installed(test, &["chattr"]) {
+        return;
+    }
+    let Some(world) = world(test) else {
+        return;
+    };
+    let dir = world.path("mnt");
+    world.ok(&["mount", "f", "mnt"]);
+    let pid = world.pid("f").expect("it is mounted");
+    let chattr = |flag: &str, path: &Path| tool("chattr", &[flag, path.to_str().unwrap()]);
+    fs::create_dir(dir.join("names")).unwrap();
+    fs::write(dir.join("data"), b"old").unwrap();
+    chattr("+D", &dir.join("names")).unwrap();
+    chattr("+S", &dir.join("data")).unwrap();
+    // Each makes durable what was done before it, too: so each is the last of a daemon.
+    fs::write(dir.join("data"), b"new").unwrap();
+    signal(pid, "KILL");
+    wait_for_end(pid);
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(fs::read(dir.join("data")).unwrap(), b"new");
+    let pid = world.pid("f").expect("it is mounted");
+    fs::rename(dir.join("data"), dir.join("names/moved")).unwrap();
+    fs::create_dir(dir.join("names/below")).unwrap();
+    signal(pid, "KILL");
+    wait_for_end(pid);
+    world.ok(&["mount", "f", "mnt"]);
+    assert!(dir.join("names/moved").exists() && !dir.join("data").exists());
+    assert!(dir.join("names/below").is_dir());
+    let pid = world.pid("f").expect("it is mounted");
+    // A name that goes elsewhere is one of the directory that it goes to, and a directory hands its flag down.
+    fs::write(dir.join("names/below/file"), b"").unwrap();
+    fs::rename(dir.join("names/moved"), dir.join("names/below/moved")).unwrap();
+    fs::rename(dir.join("names/below/moved"), dir.join("back")).unwrap();
+    signal(pid, "KILL");
+    wait_for_end(pid);
+    world.ok(&["mount", "f", "mnt"]);
+    assert!(dir.join("back").exists() && dir.join("names/below/file").exists());
+    world.unmount("mnt");
+    assert_eq!(check(&world).0, 0);
 }

@@ -4,7 +4,7 @@ use forebay_segments::FormatError;
 use forebay_segments::format::envelope::Reader;
 use forebay_units::SECTOR_BYTES;
 
-use super::{Block, finish, open};
+use super::{Block, FileFlags, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBIN";
 const WHAT: &str = "i-node";
@@ -80,6 +80,8 @@ pub struct Inode {
     pub generation: u64,
     /// What kind of file.
     pub kind: Kind,
+    /// What its users have set for it.
+    pub flags: FileFlags,
     /// Permissions, and what else is in the lowest 12 bits of a mode.
     pub permissions: u16,
     /// Names that it has; of a directory two, and one more for each directory in it.
@@ -117,6 +119,7 @@ impl Inode {
             file,
             generation: 0,
             kind,
+            flags: FileFlags::default(),
             permissions,
             links: 0,
             user: 0,
@@ -146,7 +149,7 @@ impl Inode {
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.file.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&[self.kind.code(), 0]);
+        out.extend_from_slice(&[self.kind.code(), self.flags.bits()]);
         out.extend_from_slice(&self.permissions.to_le_bytes());
         for n in [self.links, self.user, self.group, self.device] {
             out.extend_from_slice(&n.to_le_bytes());
@@ -187,12 +190,8 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         file: from.uint(8)?,
         generation: from.uint(8)?,
         kind: Kind::of_code(from.uint(1)? as u8)?,
-        permissions: {
-            if from.uint(1)? != 0 {
-                return None;
-            }
-            from.uint(2)? as u16
-        },
+        flags: FileFlags::of_bits(from.uint(1)? as u8)?,
+        permissions: from.uint(2)? as u16,
         links: from.uint(4)? as u32,
         user: from.uint(4)? as u32,
         group: from.uint(4)? as u32,
@@ -231,6 +230,7 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
     }
     let rest_is_empty =
         from.uint(8)? == 0 && behind.iter().skip(inode.inline.len()).all(|b| *b == 0);
-    let possible = inode.file > 0 && inode.permissions < 0o10000 && rest_is_empty;
+    let has_its_flags = inode.flags.of_kind(inode.kind) == inode.flags;
+    let possible = inode.file > 0 && inode.permissions < 0o10000 && has_its_flags && rest_is_empty;
     possible.then_some(inode)
 }

@@ -1,5 +1,6 @@
 //! Atomic updates of files on a mounted filesystem, by programs of one's own. Databases as they are: `crates/cli/tests/databases`.
 
+mod flags;
 mod harness;
 mod interface;
 mod linux;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_device::BufMut;
 use forebay_dfs::{
-    Edits, Existing, Fallocate, Fs, FsError, Inode, Kind, New, NewAttributes, Target,
+    Edits, Existing, Fallocate, FileFlags, Fs, FsError, Inode, Kind, New, NewAttributes, Target,
 };
 
 use super::model::{Fresh, Id, Model, Wrong};
@@ -39,6 +39,10 @@ pub(super) enum Act {
     Set {
         id: Id,
         permissions: u16,
+    },
+    Flags {
+        id: Id,
+        flags: FileFlags,
     },
     Attribute {
         id: Id,
@@ -88,6 +92,7 @@ impl Act {
             | Act::Resize { id, .. }
             | Act::Punch { id, .. }
             | Act::Attribute { id, .. }
+            | Act::Flags { id, .. }
             | Act::Set { id, .. } => vec![*id],
             Act::Edit(all) => all.iter().map(|(id, ..)| *id).collect(),
             Act::Exchange { one, other } => vec![*one, *other],
@@ -114,6 +119,8 @@ impl Act {
                 model.fallocate(*id, *offset, *len, Fallocate::Punch)?;
             }
             Act::Edit(all) => {
+                // All of it, or nothing.
+                all.iter().try_for_each(|(id, ..)| model.may_change(*id))?;
                 for (id, offset, data) in all {
                     model.edit(*id, *offset, data)?;
                 }
@@ -122,8 +129,9 @@ impl Act {
             Act::Exchange { one, other } => model.exchange_data(*one, *other)?,
             Act::Set { id, permissions } => {
                 let user = model.node(*id).user;
-                model.set(*id, *permissions, user);
+                model.set(*id, *permissions, user)?;
             }
+            Act::Flags { id, flags } => model.set_flags(*id, *flags)?,
             Act::Make {
                 directory,
                 name,
@@ -171,6 +179,7 @@ impl Act {
                 let new = NewAttributes::default();
                 set(id, NewAttributes { permissions, ..new }).await?;
             }
+            Act::Flags { id, flags } => fs.set_flags(number(id), |_| Ok(*flags)).await?,
             Act::Punch { id, offset, len } => {
                 let punch = fs.fallocate(number(id), *offset, *len, Fallocate::Punch);
                 punch.await?;
@@ -252,6 +261,10 @@ impl User {
                 one: regular()?,
                 other: regular()?,
             },
+            9 if rng.coin() => {
+                let (id, flags) = self.flagged(model)?;
+                Act::Flags { id, flags }
+            }
             9 => Act::Set {
                 id: self.any(model, |_| true)?,
                 permissions: rng.below(0o10000) as u16,

@@ -20,6 +20,7 @@ pub(super) fn wrong(error: &FsError) -> Option<Wrong> {
         FsError::Invalid(_) => Wrong::Invalid,
         FsError::BeyondEnd => Wrong::BeyondEnd,
         FsError::NoAttribute => Wrong::NoAttribute,
+        FsError::Protected => Wrong::Protected,
         _ => return None,
     })
 }

@@ -88,6 +88,7 @@ impl Loading<'_> {
             kind: inode.kind,
             permissions: inode.permissions,
             user: inode.user,
+            flags: inode.flags,
             bytes,
             names: BTreeMap::new(),
             attributes: attributes.into_iter().collect(),

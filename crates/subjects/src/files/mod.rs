@@ -6,8 +6,8 @@
 //!
 //! # Reading order
 //!
-//! `bytes.rs` and `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
-//! `user.rs`, `user_make.rs`, `user_data.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `act.rs`,
+//! `bytes.rs`, `model.rs` and `protect.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
+//! `user.rs`, `user_make.rs`, `user_data.rs`, `user_flags.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `act.rs`,
 //! `user_two.rs` and `user_crossing.rs` (two things at once), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
 mod account;
@@ -18,9 +18,11 @@ mod known;
 mod load;
 mod model;
 mod plan;
+mod protect;
 mod user;
 mod user_crossing;
 mod user_data;
+mod user_flags;
 mod user_full;
 mod user_make;
 mod user_two;

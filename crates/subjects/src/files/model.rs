@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use forebay_dfs::{Fallocate, Kind, Target};
+use forebay_dfs::{Fallocate, FileFlags, Kind, Target};
 use forebay_units::RangeSet;
 
 use super::bytes::Bytes;
+use super::protect::{may_change, may_grow};
 
 /// Why something is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,8 @@ pub enum Wrong {
     BeyondEnd,
     /// There is no such attribute.
     NoAttribute,
+    /// A flag of the file forbids it.
+    Protected,
 }
 
 /// A file's number here.
@@ -42,6 +45,8 @@ pub struct Node {
     pub permissions: u16,
     /// Whose it is.
     pub user: u32,
+    /// Its flags.
+    pub flags: FileFlags,
     /// Its data; of a symbolic link, where it leads to.
     pub bytes: Bytes,
     /// Its names, of a directory.
@@ -100,7 +105,7 @@ impl Model {
         &self.nodes[&id]
     }
 
-    fn change(&mut self, id: Id) -> &mut Node {
+    pub(super) fn change(&mut self, id: Id) -> &mut Node {
         Rc::make_mut(self.nodes.get_mut(&id).expect("it is there"))
     }
 
@@ -136,6 +141,7 @@ impl Model {
         if self.directory(directory)?.names.contains_key(name) {
             return Err(Wrong::Exists);
         }
+        self.may_grow(directory)?;
         let id = self.add(fresh);
         let is_directory = fresh.kind == Kind::Directory;
         let node = self.change(id);
@@ -173,6 +179,8 @@ impl Model {
         if parent.names.contains_key(name) {
             return Err(Wrong::Exists);
         }
+        self.may_grow(directory)?;
+        self.may_change(id)?;
         self.change(directory).names.insert(name.to_vec(), id);
         self.change(id).links += 1;
         Ok(())
@@ -187,6 +195,8 @@ impl Model {
     ) -> Result<(), Wrong> {
         self.directory(directory)?;
         let id = self.named(directory, name).ok_or(Wrong::NotFound)?;
+        self.may_change(directory)?;
+        self.may_change(id)?;
         let node = self.node(id);
         match (node.kind == Kind::Directory, is_directory) {
             (true, false) => return Err(Wrong::IsDirectory),
@@ -237,6 +247,7 @@ impl Model {
         if from.0 != to.0 && self.is_above(id, to.0) {
             return Err(Wrong::Invalid);
         }
+        self.may_rename((from.0, id), (to.0, there))?;
         let is_directory = |model: &Model, id: Id| model.node(id).kind == Kind::Directory;
         let moves = is_directory(self, id);
         if let (Some(there), Target::Exchange) = (there, target) {
@@ -293,6 +304,7 @@ impl Model {
     /// Writes data.
     pub fn write(&mut self, id: Id, offset: Option<u64>, data: &[u8]) -> Result<u64, Wrong> {
         let node = self.regular(id)?;
+        may_grow(node)?;
         let offset = offset.unwrap_or(node.bytes.size);
         if !data.is_empty() {
             node.bytes.write(offset, data);
@@ -302,7 +314,9 @@ impl Model {
 
     /// Writes data, or, if that is all zeroes, makes a hole, as far as the file has something there.
     pub fn edit(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Wrong> {
-        let bytes = &mut self.regular(id)?.bytes;
+        let node = self.regular(id)?;
+        may_change(node)?;
+        let bytes = &mut node.bytes;
         match data.iter().all(|byte| *byte == 0) {
             true => bytes.punch(offset, offset + data.len() as u64),
             false => bytes.write(offset, data),
@@ -312,6 +326,12 @@ impl Model {
 
     /// Gives two files each other's data.
     pub fn exchange_data(&mut self, one: Id, other: Id) -> Result<(), Wrong> {
+        self.regular(one)?;
+        self.regular(other)?;
+        if one != other {
+            self.may_change(one)?;
+            self.may_change(other)?;
+        }
         let first = self.regular(one)?.bytes.clone();
         let second = std::mem::replace(&mut self.regular(other)?.bytes, first);
         if one != other {
@@ -325,6 +345,7 @@ impl Model {
     /// Ends a file elsewhere.
     pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
         let node = self.regular(id)?;
+        may_change(node)?;
         if size <= node.bytes.size {
             node.preallocated.remove(size..u64::MAX);
         }
@@ -340,7 +361,12 @@ impl Model {
         len: u64,
         what: Fallocate,
     ) -> Result<(), Wrong> {
-        let bytes = &mut self.regular(id)?.bytes;
+        let node = self.regular(id)?;
+        match what {
+            Fallocate::Reserve { .. } => may_grow(node)?,
+            _ => may_change(node)?,
+        }
+        let bytes = &mut node.bytes;
         let end = offset + len;
         let keeps = match what {
             Fallocate::Punch => true,
@@ -362,9 +388,11 @@ impl Model {
     }
 
     /// Whose a file is, and who may do what.
-    pub fn set(&mut self, id: Id, permissions: u16, user: u32) {
+    pub fn set(&mut self, id: Id, permissions: u16, user: u32) -> Result<(), Wrong> {
+        self.may_change(id)?;
         let node = self.change(id);
         (node.permissions, node.user) = (permissions, user);
+        Ok(())
     }
 
     /// Sets an extended attribute, or takes it away.
@@ -374,6 +402,7 @@ impl Model {
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), Wrong> {
+        self.may_change(id)?;
         let attributes = &mut self.change(id).attributes;
         match value {
             Some(value) => drop(attributes.insert(name.to_vec(), value.to_vec())),
@@ -429,6 +458,7 @@ impl Model {
         }
         let node = self.node(id);
         (node.kind.code(), node.permissions, node.user, node.links).hash(hasher);
+        node.flags.hash(hasher);
         node.attributes.hash(hasher);
         node.bytes.size.hash(hasher);
         for (n, piece) in &node.bytes.pieces {
@@ -455,6 +485,7 @@ impl Node {
             kind,
             permissions,
             user: 0,
+            flags: FileFlags::default(),
             bytes: Bytes::default(),
             names: BTreeMap::new(),
             attributes: BTreeMap::new(),

@@ -11,7 +11,7 @@ use forebay_rng::Rng;
 use super::account::{Account, Accounts};
 use super::expected::{Violated, as_expected, makes_room};
 use super::known::Known;
-use super::model::{Id, Model, TOP, Wrong};
+use super::model::{Id, Model, Node, TOP, Wrong};
 
 /// A user.
 pub struct User {
@@ -103,7 +103,8 @@ impl User {
             62 => self.exchange().await,
             63..=68 => self.resize().await,
             69..=73 => self.fallocate().await,
-            74..=76 => self.set().await,
+            74 | 75 => self.set().await,
+            76 => self.set_flags().await,
             77..=80 => self.set_attribute().await,
             81..=84 => self.list().await,
             85..=89 => self.look().await,
@@ -232,10 +233,7 @@ impl User {
         self.change_within(
             true,
             || format!("set {id}"),
-            |model| {
-                model.set(id, permissions, user);
-                Ok(())
-            },
+            |model| model.set(id, permissions, user),
             async |fs| fs.set(number, &new).await,
         )
         .await?;
@@ -285,8 +283,16 @@ impl User {
                 Kind::Directory => node.names.len() as u64,
                 _ => node.bytes.size,
             };
-            let is = |i: &Inode| (i.kind, i.permissions, i.user, i.links, i.size);
-            let expected = (node.kind, node.permissions, node.user, node.links, size);
+            let is = |i: &Inode| (i.kind, i.permissions, i.user, i.flags, i.links, i.size);
+            let expected = {
+                let Node {
+                    kind,
+                    permissions,
+                    user,
+                    ..
+                } = *node;
+                (kind, permissions, user, node.flags, node.links, size)
+            };
             if is(&inode) != expected {
                 return Err(format!("{id} is {:?}, not {expected:?}", is(&inode)));
             }

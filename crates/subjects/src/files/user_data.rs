@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use forebay_device::BufMut;
-use forebay_dfs::{Edits, Fallocate, INLINE_MAX, Kind, NewAttributes};
+use forebay_dfs::{Edits, Fallocate, FileFlags, INLINE_MAX, Kind, NewAttributes};
 
 use super::expected::{Violated, as_expected};
 use super::model::{Id, Model};
@@ -68,7 +68,11 @@ impl User {
 
     /// Writes as a program does that opened the file so that it need not ask for durability afterwards.
     async fn write_durably(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Violated> {
-        let flags = self.rng.pick(&[libc::O_DSYNC, libc::O_SYNC]);
+        let is_sync = self.model().node(id).flags.has(FileFlags::SYNC);
+        let flags = match is_sync {
+            true => 0,
+            false => self.rng.pick(&[libc::O_DSYNC, libc::O_SYNC]),
+        };
         let (number, files) = (self.numbers[&id], Rc::clone(&self.files));
         let mut done = self.done_by_all();
         let buf = BufMut::copy_of(data).freeze();
@@ -90,7 +94,7 @@ impl User {
         if written.is_some() {
             done[self.index] = self.done_by_all()[self.index];
             self.durable(&done);
-            if flags == libc::O_SYNC {
+            if flags == libc::O_SYNC || is_sync {
                 // Nobody else changes it.
                 let inode = self.fs.inode(number).await;
                 inode

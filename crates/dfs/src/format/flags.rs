@@ -1,0 +1,96 @@
+//! Flags of a file that its users set: `chattr`.
+
+use super::Kind;
+
+/// Flags of a file that its users set (`man 1 chattr`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct FileFlags(u8);
+
+impl FileFlags {
+    /// Changes of the file are durable when they are answered; of a directory, also changes of the names in it (`S`).
+    pub const SYNC: FileFlags = FileFlags(1);
+    /// Nothing of the file changes, and it neither gets nor loses a name (`i`).
+    pub const IMMUTABLE: FileFlags = FileFlags(1 << 1);
+    /// Data is only added at the end; of a directory, names are only added (`a`).
+    pub const APPEND_ONLY: FileFlags = FileFlags(1 << 2);
+    /// Programs for backups leave the file out (`d`).
+    pub const NO_DUMP: FileFlags = FileFlags(1 << 3);
+    /// Reads are not noted (`A`).
+    pub const NO_ACCESS_TIME: FileFlags = FileFlags(1 << 4);
+    /// Changes of names in the directory are durable when they are answered (`D`).
+    pub const SYNC_NAMES: FileFlags = FileFlags(1 << 5);
+
+    const ALL: u8 = (1 << 6) - 1;
+    const LETTERS: [(FileFlags, char); 6] = [
+        (FileFlags::SYNC, 'S'),
+        (FileFlags::SYNC_NAMES, 'D'),
+        (FileFlags::IMMUTABLE, 'i'),
+        (FileFlags::APPEND_ONLY, 'a'),
+        (FileFlags::NO_DUMP, 'd'),
+        (FileFlags::NO_ACCESS_TIME, 'A'),
+    ];
+
+    /// The flags as they are stored.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The stored flags; `None` if one of them is unknown.
+    pub fn of_bits(bits: u8) -> Option<FileFlags> {
+        (bits & !FileFlags::ALL == 0).then_some(FileFlags(bits))
+    }
+
+    /// Returns true if one of `flags` is set.
+    pub fn has(self, flags: FileFlags) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// These flags and others.
+    #[must_use]
+    pub const fn with(self, flags: FileFlags) -> FileFlags {
+        FileFlags(self.0 | flags.0)
+    }
+
+    /// The flags of these that a file of this kind can have.
+    #[must_use]
+    pub fn of_kind(self, kind: Kind) -> FileFlags {
+        let possible = match kind {
+            Kind::Directory => FileFlags::ALL,
+            Kind::Regular => FileFlags::ALL & !FileFlags::SYNC_NAMES.0,
+            _ => FileFlags::NO_DUMP.0 | FileFlags::NO_ACCESS_TIME.0,
+        };
+        FileFlags(self.0 & possible)
+    }
+
+    /// The flags that a new file of this kind gets from a directory with these flags: all but those that protect.
+    #[must_use]
+    pub fn inherited(self, kind: Kind) -> FileFlags {
+        let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+        FileFlags(self.0 & !protect.0).of_kind(kind)
+    }
+
+    /// The letters of `chattr`.
+    pub fn letters(self) -> String {
+        let all = FileFlags::LETTERS.into_iter();
+        let set = all.filter(|(flag, _)| self.has(*flag));
+        set.map(|(_, letter)| letter).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_file_has_its_flags_and_gives_on_what_does_not_protect() {
+        let all = FileFlags::of_bits(FileFlags::ALL).expect("all are known");
+        assert_eq!(all.letters(), "SDiadA");
+        assert_eq!(FileFlags::of_bits(1 << 6), None);
+        assert_eq!(all.of_kind(Kind::Directory), all);
+        assert_eq!(all.of_kind(Kind::Regular).letters(), "SiadA");
+        assert_eq!(all.of_kind(Kind::Symlink).letters(), "dA");
+        assert_eq!(all.inherited(Kind::Directory).letters(), "SDdA");
+        assert_eq!(all.inherited(Kind::Regular).letters(), "SdA");
+        assert_eq!(all.inherited(Kind::Fifo).letters(), "dA");
+    }
+}

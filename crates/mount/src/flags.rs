@@ -1,0 +1,172 @@
+//! Flags of files that users set (`chattr`), and what they forbid of open files. The rules for names and data are in
+//! `crates/dfs/src/protect.rs`.
+//!
+//! Linux itself lets only the owner set flags, and only who may (`CAP_LINUX_IMMUTABLE`) set or clear those that protect. It does not
+//! know the flags of a file that is served by FUSE, though, so everything else is refused here.
+
+use forebay_dfs::{FileFlags, FsError, Inode, Kind, Result};
+use forebay_fuse::Request;
+use forebay_fuse::files::Ioctl;
+use forebay_serve::fuse::Underway;
+
+use crate::data::pages;
+use crate::handler::Files;
+use crate::handles::appends;
+use crate::ioctl::Out;
+
+// `linux/fs.h`: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETVERSION.
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+const GET_XFLAGS: u32 = 0x801c_581f;
+const SET_XFLAGS: u32 = 0x401c_5820;
+const GET_VERSION: u32 = 0x8008_7601;
+/// Bytes of `struct fsxattr`, which begins with the flags.
+const XFLAGS_BYTES: usize = 28;
+
+/// Each flag, as `FS_IOC_SETFLAGS` has it, and as `FS_IOC_FSSETXATTR` does; 0 where that does not have it.
+const CODES: [(FileFlags, u32, u32); 6] = [
+    (FileFlags::SYNC, 0x8, 0x20),
+    (FileFlags::IMMUTABLE, 0x10, 0x8),
+    (FileFlags::APPEND_ONLY, 0x20, 0x10),
+    (FileFlags::NO_DUMP, 0x40, 0x80),
+    (FileFlags::NO_ACCESS_TIME, 0x80, 0x40),
+    (FileFlags::SYNC_NAMES, 0x1_0000, 0),
+];
+pub(crate) const PROTECT: FileFlags = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+
+/// Returns true if an ioctl is about flags.
+pub(crate) fn is_about_flags(command: u32) -> bool {
+    let all = [GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS, GET_VERSION];
+    all.contains(&command)
+}
+
+fn encode(flags: FileFlags, code: impl Fn(&(FileFlags, u32, u32)) -> u32) -> u32 {
+    let set = CODES.iter().filter(|(flag, ..)| flags.has(*flag));
+    set.map(code).fold(0, |all, one| all | one)
+}
+
+/// `None` if a flag is unknown.
+fn decode(bits: u32, code: impl Fn(&(FileFlags, u32, u32)) -> u32) -> Option<FileFlags> {
+    let known = CODES.iter().fold(0, |all, one| all | code(one));
+    let set = CODES.iter().filter(|one| bits & code(one) != 0);
+    let flags = set.fold(FileFlags::default(), |all, (flag, ..)| all.with(*flag));
+    (bits & !known == 0).then_some(flags)
+}
+
+/// The number at the beginning of an argument.
+fn number(data: &[u8]) -> Option<u32> {
+    let bytes = data.get(..4)?.try_into().ok()?;
+    Some(u32::from_ne_bytes(bytes))
+}
+
+/// The flags that a file gets by an ioctl that sets some.
+fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i32> {
+    let bits = number(asked.data).ok_or(libc::EINVAL)?;
+    let flags = if asked.command == SET_FLAGS {
+        decode(bits, |one| one.1)
+    } else {
+        // Sizes of extents and project numbers, which this filesystem does not have.
+        let has_more = asked.data[4..].iter().any(|byte| *byte != 0);
+        let flags = decode(bits, |one| one.2).filter(|_| !has_more);
+        flags.map(|flags| match inode.flags.has(FileFlags::SYNC_NAMES) {
+            true => flags.with(FileFlags::SYNC_NAMES),
+            false => flags,
+        })
+    };
+    let flags = flags.ok_or(libc::EOPNOTSUPP)?;
+    match flags.of_kind(inode.kind) == flags {
+        true => Ok(flags),
+        false => Err(libc::EOPNOTSUPP),
+    }
+}
+
+impl Files {
+    /// Answers an ioctl that is about flags.
+    pub(crate) async fn on_flags(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        asked: &Ioctl<'_>,
+        inode: &Inode,
+    ) -> Out {
+        if !matches!(inode.kind, Kind::Regular | Kind::Directory) {
+            return Err(libc::ENOTTY.into());
+        }
+        match asked.command {
+            GET_FLAGS => Ok(encode(inode.flags, |one| one.1).to_ne_bytes().to_vec()),
+            GET_XFLAGS => {
+                let mut out = vec![0; XFLAGS_BYTES];
+                out[..4].copy_from_slice(&encode(inode.flags, |one| one.2).to_ne_bytes());
+                Ok(out)
+            }
+            GET_VERSION => Ok((inode.generation as u32).to_ne_bytes().to_vec()),
+            _ => {
+                let flags = wanted(asked, inode)?;
+                if flags.has(PROTECT) {
+                    // What programs have stored in memory was stored before.
+                    let all = [pages(request.node, 0..i64::MAX as u64)];
+                    self.write_back(underway, &all).await;
+                }
+                self.fs.set_flags(request.node, |_| Ok(flags)).await?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// A file may be opened with these flags of `open`.
+    ///
+    /// # Errors
+    /// If it is protected from what could be done then.
+    pub(crate) fn may_open(&self, file: u64, flags: u32) -> Result<()> {
+        let (protect, flags) = (self.fs.flags(file), flags.cast_signed());
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let rewrites = writes && flags & libc::O_APPEND == 0 || flags & libc::O_TRUNC != 0;
+        let is_refused = writes && protect.has(FileFlags::IMMUTABLE)
+            || rewrites && protect.has(FileFlags::APPEND_ONLY);
+        if is_refused {
+            return Err(FsError::Protected);
+        }
+        Ok(())
+    }
+
+    /// A write may be done by an open file: to an append-only file, only at its end. Programs can clear `O_APPEND` of an open file, and
+    /// write without it (`RWF_NOAPPEND`). One that was opened for other writes before the file became append only may write, as on ext4.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(crate) async fn may_write(&self, request: &Request, at: u64) -> Result<()> {
+        let file = request.node;
+        if !appends(request.handle) || !self.fs.flags(file).has(FileFlags::APPEND_ONLY) {
+            return Ok(());
+        }
+        match at >= self.fs.inode(file).await?.size || self.appends_anew(file, request.file_flags) {
+            true => Ok(()),
+            false => Err(FsError::Protected),
+        }
+    }
+
+    /// Returns true if changes of the names in a directory are durable when they are answered.
+    pub(crate) fn keeps_names(&self, directory: u64) -> bool {
+        let sync = FileFlags::SYNC.with(FileFlags::SYNC_NAMES);
+        self.fs.flags(directory).has(sync)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_same_by_both_ioctls_but_for_one() {
+        for (flag, bits, more) in CODES {
+            assert_eq!(encode(flag, |one| one.1), bits);
+            assert_eq!(decode(bits, |one| one.1), Some(flag));
+            if more != 0 {
+                assert_eq!(decode(more, |one| one.2), Some(flag));
+            }
+        }
+        // FS_NOCOW_FL, FS_XFLAG_EXTSIZE
+        assert_eq!(decode(0x80_0000, |one| one.1), None);
+        assert_eq!(decode(0x800, |one| one.2), None);
+    }
+}

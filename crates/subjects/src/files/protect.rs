@@ -1,0 +1,57 @@
+//! Flags of files in a model, and what they forbid.
+
+use forebay_dfs::FileFlags;
+
+use super::model::{Id, Model, Node, Wrong};
+
+pub(super) fn may_grow(node: &Node) -> Result<(), Wrong> {
+    match node.flags.has(FileFlags::IMMUTABLE) {
+        true => Err(Wrong::Protected),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn may_change(node: &Node) -> Result<(), Wrong> {
+    let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+    match node.flags.has(protect) {
+        true => Err(Wrong::Protected),
+        false => Ok(()),
+    }
+}
+
+impl Model {
+    pub(super) fn may_grow(&self, id: Id) -> Result<(), Wrong> {
+        may_grow(self.node(id))
+    }
+
+    pub(super) fn may_change(&self, id: Id) -> Result<(), Wrong> {
+        may_change(self.node(id))
+    }
+
+    /// Names may be moved: of what is named by the first, in its directory, to the second.
+    pub(super) fn may_rename(&self, from: (Id, Id), to: (Id, Option<Id>)) -> Result<(), Wrong> {
+        self.may_change(from.0)?;
+        self.may_change(from.1)?;
+        match to.1 {
+            Some(there) => {
+                self.may_change(to.0)?;
+                self.may_change(there)
+            }
+            None => self.may_grow(to.0),
+        }
+    }
+
+    /// Gives a file flags.
+    pub fn set_flags(&mut self, id: Id, flags: FileFlags) -> Result<(), Wrong> {
+        let node = self.change(id);
+        let is_immutable = |flags: FileFlags| flags.has(FileFlags::IMMUTABLE);
+        if flags != flags.of_kind(node.kind) {
+            return Err(Wrong::Invalid);
+        }
+        if is_immutable(flags) && is_immutable(node.flags) && flags != node.flags {
+            return Err(Wrong::Protected);
+        }
+        node.flags = flags;
+        Ok(())
+    }
+}

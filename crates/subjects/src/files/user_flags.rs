@@ -1,0 +1,46 @@
+//! Flags that a user sets, and takes away again.
+
+use forebay_dfs::FileFlags;
+
+use super::expected::Violated;
+use super::model::{Id, Model};
+use super::user::User;
+
+impl User {
+    /// A file, and flags for it: none for most that are protected, so that they change again.
+    pub(super) fn flagged(&self, model: &Model) -> Option<(Id, FileFlags)> {
+        let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+        let mut ids = model.ids();
+        if !self.rng.one_in(4) {
+            ids.retain(|id| model.node(*id).flags.has(protect));
+        }
+        if ids.is_empty() {
+            ids = model.ids();
+        }
+        let id = (!ids.is_empty()).then(|| self.rng.pick(&ids))?;
+        let node = model.node(id);
+        if node.flags.has(protect) && !self.rng.one_in(4) {
+            return Some((id, FileFlags::default()));
+        }
+        let any = FileFlags::of_bits(self.rng.below(64) as u8)?;
+        match self.rng.one_in(8) {
+            true => Some((id, any)),
+            false => Some((id, any.of_kind(node.kind))),
+        }
+    }
+
+    pub(super) async fn set_flags(&mut self) -> Result<(), Violated> {
+        let Some((id, flags)) = self.flagged(&self.model()) else {
+            return Ok(());
+        };
+        let number = self.numbers[&id];
+        self.change_within(
+            true,
+            || format!("give {id} flags {}", flags.letters()),
+            |model| model.set_flags(id, flags),
+            async |fs| fs.set_flags(number, |_| Ok(flags)).await,
+        )
+        .await?;
+        self.same_inode(id).await
+    }
+}
