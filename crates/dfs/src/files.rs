@@ -1,7 +1,7 @@
 //! Files that are known: their i-nodes in memory, and who may change what.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use forebay_rt::{Lock, RangeLock};
@@ -10,7 +10,9 @@ use crate::counted::Counted;
 use crate::format::{Inode, Time};
 
 /// Files that nobody uses are kept in memory up to this number.
-const IDLE_MAX: usize = 1 << 14;
+pub(crate) const IDLE_MAX: usize = 1 << 14;
+/// So many leave memory together: who reads an i-node meanwhile has to read it again.
+const AT_ONCE: usize = 1 << 10;
 
 /// A file that is known.
 pub(crate) struct File {
@@ -142,8 +144,8 @@ fn moves(from: &Inode, to: &Inode) -> bool {
 #[derive(Default)]
 pub(crate) struct Files {
     known: BTreeMap<u64, Rc<File>>,
-    /// How many may be known before those that nobody uses are looked for.
-    enough: usize,
+    /// All that nobody uses, the longest idle first. Some are used again since, or gone, or here twice.
+    idle: VecDeque<u64>,
     /// How often some were forgotten: what was read of the space before may be old.
     forgotten: u64,
 }
@@ -155,15 +157,43 @@ impl Files {
 
     /// It is known now; who made it known meanwhile is right.
     pub(crate) fn insert(&mut self, inode: Inode) -> Rc<File> {
-        if self.known.len() >= self.enough.max(IDLE_MAX) {
-            self.known.retain(|_, file| {
-                Rc::strong_count(file) > 1 || file.users.get() > 0 || file.is_newer.get()
-            });
-            self.enough = 2 * self.known.len();
-            self.forgotten += 1;
+        let number = inode.file;
+        if let Some(known) = self.known.get(&number) {
+            return Rc::clone(known);
         }
-        let known = self.known.entry(inode.file);
-        Rc::clone(known.or_insert_with(|| Rc::new(File::new(inode))))
+        self.note_idle(number);
+        let file = Rc::new(File::new(inode));
+        self.known.insert(number, Rc::clone(&file));
+        file
+    }
+
+    /// Nobody uses a file now. If too many are idle, some leave memory.
+    pub(crate) fn note_idle(&mut self, file: u64) {
+        if self.idle.len() >= IDLE_MAX {
+            self.forget_some();
+        }
+        self.idle.push_back(file);
+    }
+
+    fn forget_some(&mut self) {
+        for _ in 0..AT_ONCE {
+            let Some(number) = self.idle.pop_front() else {
+                break;
+            };
+            let Some(file) = self.known.get(&number) else {
+                continue;
+            };
+            if file.users.get() > 0 {
+                // It comes here again when it is no longer used.
+                continue;
+            }
+            if Rc::strong_count(file) > 1 || file.is_newer.get() {
+                self.idle.push_back(number);
+                continue;
+            }
+            self.known.remove(&number);
+        }
+        self.forgotten += 1;
     }
 
     pub(crate) fn remove(&mut self, file: u64) {
@@ -171,9 +201,15 @@ impl Files {
         self.forgotten += 1;
     }
 
-    /// More are known than are kept for nothing.
+    /// Half as many are idle as may be: those that come now are not to wait in memory for anything.
     pub(crate) fn are_many(&self) -> bool {
-        self.known.len() > IDLE_MAX
+        self.idle.len() > IDLE_MAX / 2
+    }
+
+    /// How many are in memory.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.known.len()
     }
 
     pub(crate) fn forgotten(&self) -> u64 {

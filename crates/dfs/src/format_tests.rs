@@ -198,6 +198,7 @@ fn little_data_lies_in_the_i_node() {
     for len in [0, 1, INLINE_MAX] {
         let inode = Inode {
             kind: Kind::Regular,
+            flags: FileFlags::IMMUTABLE,
             base: 0,
             size: len as u64,
             inline: vec![7; len],

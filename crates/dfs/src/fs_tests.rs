@@ -18,7 +18,7 @@ fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
+        let device: Rc<dyn Device> = Rc::new(RamDevice::new(256 << 20, 4096));
         let making = forebay_vsl::Making {
             volume: VolumeId([1; 16]),
             layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
@@ -101,5 +101,38 @@ fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;
         assert_eq!((checked.expect("read").files, problems), (2, Vec::new()));
+    });
+}
+
+/// Found by review: what stayed in memory was up to twice as many as had been in use at a time.
+#[test]
+fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
+    use crate::files::IDLE_MAX;
+    run(|fs| async move {
+        let (mut used, count) = (Vec::new(), 2 * IDLE_MAX);
+        for n in 0..count {
+            used.push(
+                make(&fs, format!("{n}").as_bytes())
+                    .await
+                    .expect("made")
+                    .file,
+            );
+        }
+        let known = || fs.0.files.borrow().known();
+        assert!(known() > count);
+        for file in &used {
+            fs.forget(*file, 1).await.expect("forgotten");
+        }
+        assert!(known() <= IDLE_MAX + 1, "{}", known());
+        // Those that come again, and those whose times are newer in memory, are counted with the others.
+        for file in &used {
+            fs.look_at(*file).await.expect("there");
+            fs.note_read(*file);
+            fs.forget(*file, 1).await.expect("forgotten");
+            assert!(known() <= IDLE_MAX + 1, "{}", known());
+        }
+        for file in &used[..10] {
+            assert_eq!(fs.inode(*file).await.expect("there").links, 1);
+        }
     });
 }

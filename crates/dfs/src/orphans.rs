@@ -40,6 +40,7 @@ impl Fs {
         if known.users.get() > 0 {
             return Ok(());
         }
+        self.0.files.borrow_mut().note_idle(file);
         // Whoever has it locked may be taking its last name away, and have seen that it was in use.
         if known.inode().links == 0 || known.lock.is_held() {
             return self.reclaim(&known).await;
