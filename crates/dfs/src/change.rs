@@ -25,6 +25,8 @@ pub(crate) struct Change<'a> {
     entries: Vec<(u64, Option<Entry>)>,
     /// Changes of preallocated ranges, by i-number.
     preallocated: Vec<(u64, RangeEdit)>,
+    /// Data or entries are written or trimmed.
+    touches_data: bool,
     /// Nothing but writes to one file where its data is, and its i-node.
     pub(crate) only_writes: bool,
 }
@@ -46,15 +48,18 @@ impl<'a> Change<'a> {
             made: Vec::new(),
             entries: Vec::new(),
             preallocated: Vec::new(),
+            touches_data: false,
             only_writes: false,
         }
     }
 
     pub(crate) fn write(&mut self, at: Sector, data: Buf) {
+        self.touches_data |= at.0 >= self.fs.geometry().slot(0).0;
         self.batch.write(at, data);
     }
 
     pub(crate) fn trim(&mut self, at: Sector, sectors: u64) {
+        self.touches_data |= at.0 >= self.fs.geometry().slot(0).0;
         self.batch.trim(at, sectors);
     }
 
@@ -194,7 +199,7 @@ impl<'a> Change<'a> {
         }
         for (file, inode, seen) in self.inodes {
             file.set(inode, seen);
-            if !self.only_writes {
+            if self.touches_data && !self.only_writes {
                 file.counted.forget();
             }
         }

@@ -289,12 +289,9 @@ impl Fs {
         if let Some(known) = file.counted.known() {
             return Ok(beside + known);
         }
-        let (count, mut sectors) = (file.counted.begin(), 0);
-        let (mut at, end) = (inode.base, inode.base + self.geometry().sectors_at(&inode));
-        while let Some(run) = self.space().next_mapped(at..end).await? {
-            sectors += run.end - run.start;
-            at = run.end;
-        }
+        let count = file.counted.begin();
+        let data = inode.base..inode.base + self.geometry().sectors_at(&inode);
+        let sectors = self.space().mapped_sectors(data).await?;
         file.counted.end(count, sectors);
         Ok(beside + sectors)
     }

@@ -136,3 +136,33 @@ fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
         }
     });
 }
+
+#[test]
+fn what_changes_no_data_does_not_have_the_sectors_of_a_file_counted_anew() {
+    run(|fs| async move {
+        let file = make(&fs, b"a").await.expect("made").file;
+        for n in 0..100 {
+            let data = BufMut::copy_of(&[7; 512]).freeze();
+            fs.write(file, Some(n * 4096), data).await.expect("written");
+        }
+        assert_eq!(fs.sectors(file).await.expect("counted"), 100);
+        let known = || {
+            let files = fs.0.files.borrow();
+            files.get(file).expect("used").counted.known()
+        };
+        assert_eq!(known(), Some(100));
+        let new = crate::NewAttributes {
+            permissions: Some(0o600),
+            ..Default::default()
+        };
+        fs.set(file, &new).await.expect("set");
+        assert_eq!(known(), Some(100));
+        fs.note_read(file);
+        fs.sync_file(file, false).await.expect("durable");
+        assert_eq!(known(), Some(100));
+        let punch = crate::Fallocate::Punch;
+        fs.fallocate(file, 0, 4096, punch).await.expect("done");
+        assert_eq!(known(), None);
+        assert_eq!(fs.sectors(file).await.expect("counted"), 99);
+    });
+}

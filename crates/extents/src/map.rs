@@ -252,6 +252,19 @@ impl Map {
         Ok(None)
     }
 
+    /// Mapped sectors in the part of `range` that the first leaf covers, and where that part ends.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory.
+    pub fn mapped_in_leaf(&self, range: Range<u64>) -> Result<(u64, u64), Need> {
+        let Some(path) = self.find(range.start, 0)? else {
+            return Ok((0, range.end));
+        };
+        let leaf = self.nodes.leaf(path.leaf());
+        let sectors = leaf.parts(range.clone()).map(|part| part.sectors).sum();
+        Ok((sectors, path.range.end.min(range.end)))
+    }
+
     /// Maps `extent`. What was mapped there until now is put behind `replaced`, in order.
     ///
     /// # Errors

@@ -285,6 +285,13 @@ impl World {
             map.get(range.clone(), &mut found).map(|()| found)
         });
         self.compare(&range, &found);
+        let (mut at, mut mapped) = (range.start, 0);
+        while at < range.end {
+            let (sectors, end) = self.with_loads(|map| map.mapped_in_leaf(at..range.end));
+            assert!(at < end);
+            (at, mapped) = (end, mapped + sectors);
+        }
+        assert_eq!(mapped, self.modelled(&range).len() as u64);
         let run = self.with_loads(|map| map.next_mapped(range.clone()));
         let first = self.model.range(range.clone()).next().map(|(at, _)| *at);
         assert_eq!(run.clone().map(|run| run.start), first);

@@ -225,6 +225,21 @@ impl Space {
         let next = self.inner.loading(|map| map.next_mapped(range.clone()));
         next.await
     }
+
+    /// Mapped sectors in `range`. What changes meanwhile is counted or not.
+    ///
+    /// # Errors
+    /// If the map cannot be read.
+    pub async fn mapped_sectors(&self, range: Range<u64>) -> Result<u64, SpaceError> {
+        let (mut at, mut sectors) = (range.start, 0);
+        while at < range.end {
+            let in_leaf = self.inner.loading(|map| map.mapped_in_leaf(at..range.end));
+            let (found, end) = in_leaf.await?;
+            sectors += found;
+            at = end;
+        }
+        Ok(sectors)
+    }
 }
 
 impl Inner {
