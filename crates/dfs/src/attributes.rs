@@ -33,6 +33,22 @@ pub struct NewAttributes {
 }
 
 impl NewAttributes {
+    /// These attributes may be given to a file. `is_touch`: times become the present.
+    ///
+    /// # Errors
+    /// If the file is immutable; or append only, unless times become the present and nothing else changes.
+    pub fn may_be_given(&self, inode: &Inode, is_touch: bool) -> Result<()> {
+        inode.may_grow()?;
+        let is_only_times = self.permissions.is_none()
+            && self.size.is_none()
+            && self.user.is_none()
+            && self.group.is_none();
+        if is_only_times && is_touch {
+            return Ok(());
+        }
+        inode.may_change()
+    }
+
     pub(crate) fn apply_to(&self, inode: &mut Inode, now: Time) {
         inode.permissions = self.permissions.unwrap_or(inode.permissions) & 0o7777;
         inode.user = self.user.unwrap_or(inode.user);

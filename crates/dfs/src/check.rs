@@ -187,8 +187,7 @@ impl Check<'_> {
         };
         self.checked.names += 1;
         let name = entry.name.escape_ascii().to_string();
-        let first = self.fs.hashed(directory, &entry.name).0;
-        if !(first..first + crate::directory::WINDOW).contains(&at) {
+        if !self.fs.is_findable(directory, &entry.name, at) {
             self.report(
                 number,
                 format!("the name {name} is where nobody looks for it"),

@@ -1,7 +1,8 @@
 //! Directories: sparse hash tables in extents of their own.
 //!
 //! The hash of a name says at which sector of the directory's extent its entry is, or which of the few behind that if
-//! others are there already. What is mapped of the extent is the directory: to list it is to go over that. An entry
+//! others are there already. Where all of these are taken, another hash says where the next window of sectors is; the directory's i-node
+//! has how many windows are in use, so most directories have one. What is mapped of the extent is the directory: to list it is to go over that. An entry
 //! stays where it is as long as its name does, so a listing that goes on later neither misses nor repeats one.
 
 use std::hash::Hasher;
@@ -16,8 +17,10 @@ use crate::error::{FsError, Result};
 use crate::format::{Entry, Inode};
 use crate::fs::Fs;
 
-/// An entry is at one of so many sectors.
-pub(crate) const WINDOW: u64 = 8;
+/// An entry is at one of so many sectors, in one of the windows for its name.
+const WINDOW: u64 = 8;
+/// So many windows there may be beside the first. With 16 in all a table is full only where nine tenths of it are.
+const FURTHER_MAX: u8 = 15;
 /// The most sectors of a run that a listing reads at once.
 const LIST_SECTORS: u64 = 128;
 /// Where listings are: `.`, `..`, and then entries by their sectors.
@@ -29,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) entry: Option<(Sector, Entry)>,
     /// Where an entry of this name could be put.
     pub(crate) free: Option<Sector>,
+    /// How many windows the directory has in use then, beside the first.
+    pub(crate) further: u8,
 }
 
 /// A name in a listing.
@@ -41,23 +46,56 @@ pub struct Listed {
 }
 
 impl Fs {
-    /// The first sector at which the entry of a name may be.
-    pub(crate) fn hashed(&self, directory: &Inode, name: &[u8]) -> Sector {
+    /// The first sector of a window in which the entry of a name may be: window 0 is the first.
+    pub(crate) fn hashed(&self, directory: &Inode, name: &[u8], window: u8) -> Sector {
         let superblock = self.superblock();
         let mut hasher = SipHasher24::new_with_key(&superblock.hash_key);
         hasher.write(name);
+        if window > 0 {
+            // No name has a zero in it.
+            hasher.write(&[0, window]);
+        }
         let room = superblock.geometry.chunk_sectors() - WINDOW;
         Sector(directory.base + hasher.finish() % room)
     }
 
+    /// Returns true if the entry of a name can be at a sector.
+    pub(crate) fn is_findable(&self, directory: &Inode, name: &[u8], at: u64) -> bool {
+        (0..=directory.further).any(|window| {
+            let first = self.hashed(directory, name, window).0;
+            (first..first + WINDOW).contains(&at)
+        })
+    }
+
     /// What a directory says of a name.
     pub(crate) async fn find(&self, directory: &Inode, name: &[u8]) -> Result<Found> {
-        let first = self.hashed(directory, name).0;
-        let (mut at, end) = (first, first + WINDOW);
         let mut found = Found {
             entry: None,
             free: None,
+            further: directory.further,
         };
+        for window in 0..=FURTHER_MAX {
+            let is_beyond = window > directory.further;
+            if found.entry.is_some() || is_beyond && found.free.is_some() {
+                break;
+            }
+            found.further = window.max(directory.further);
+            self.find_within(directory, name, window, &mut found)
+                .await?;
+        }
+        Ok(found)
+    }
+
+    /// What one window says of a name.
+    async fn find_within(
+        &self,
+        directory: &Inode,
+        name: &[u8],
+        window: u8,
+        found: &mut Found,
+    ) -> Result<()> {
+        let first = self.hashed(directory, name, window).0;
+        let (mut at, end) = (first, first + WINDOW);
         while at < end {
             let run = self.space().next_mapped(at..end).await?;
             let run = run.unwrap_or(end..end);
@@ -76,7 +114,7 @@ impl Fs {
             }
             at = run.end;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// The entries in sectors that are mapped.

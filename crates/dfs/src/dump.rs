@@ -52,6 +52,8 @@ pub enum DumpItem {
         data: &'static str,
         /// Bytes of extended attributes.
         attributes: u32,
+        /// Of a directory, windows for entries beside the first.
+        further: u8,
     },
     /// An entry of a directory.
     Entry {
@@ -157,6 +159,7 @@ impl Fs {
             size: inode.size,
             data,
             attributes: inode.attributes,
+            further: inode.further,
         });
         self.dump_preallocated(inode.file, out).await?;
         let (mut at, end) = (inode.base, inode.base + geometry.sectors_at(inode));

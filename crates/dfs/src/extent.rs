@@ -28,6 +28,15 @@ pub enum Fallocate {
     },
 }
 
+impl Fallocate {
+    pub(crate) fn may_be_done(self, inode: &Inode) -> Result<()> {
+        match self {
+            Fallocate::Reserve { .. } => inode.may_grow(),
+            Fallocate::Punch | Fallocate::Zero { .. } => inode.may_change(),
+        }
+    }
+}
+
 impl Fs {
     /// Changes what is known of a file: all at once.
     ///

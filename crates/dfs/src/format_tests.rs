@@ -33,6 +33,7 @@ fn inode() -> Inode {
         born: time(-4, 14),
         parent: 9,
         attributes: 99,
+        further: 3,
         inline: Vec::new(),
     }
 }
@@ -65,7 +66,7 @@ fn an_i_node_has_its_fields_where_the_page_says() {
         ("changed_nanos", 13),
         ("born_nanos", 14),
         ("padding", 0),
-        ("inline", 0),
+        ("inline", 3),
     ];
     fields_stand(PAGE, "I-node", &bytes, &values);
     let expected = [
@@ -199,6 +200,7 @@ fn little_data_lies_in_the_i_node() {
         let inode = Inode {
             kind: Kind::Regular,
             flags: FileFlags::IMMUTABLE,
+            further: 0,
             base: 0,
             size: len as u64,
             inline: vec![7; len],

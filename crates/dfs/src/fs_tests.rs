@@ -15,6 +15,13 @@ const GEOMETRY: Geometry = Geometry {
 };
 
 fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
+    run_with(GEOMETRY, work);
+}
+
+fn run_with<F: Future<Output = ()> + 'static>(
+    geometry: Geometry,
+    work: impl FnOnce(Fs) -> F + 'static,
+) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -22,7 +29,7 @@ fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
         let making = forebay_vsl::Making {
             volume: VolumeId([1; 16]),
             layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
-            space_sectors: GEOMETRY.space_sectors(),
+            space_sectors: geometry.space_sectors(),
             placement: forebay_vsl::Kind::Lfs,
             page_sectors: 8,
             disk: None,
@@ -34,7 +41,7 @@ fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
         let clock: Clock = Rc::new(Time::default);
         let making = Making {
             volume: VolumeId([1; 16]),
-            geometry: GEOMETRY,
+            geometry,
             hash_key: [2; 16],
             owner: (0, 0),
             permissions: 0o755,
@@ -164,5 +171,57 @@ fn what_changes_no_data_does_not_have_the_sectors_of_a_file_counted_anew() {
         fs.fallocate(file, 0, 4096, punch).await.expect("done");
         assert_eq!(known(), None);
         assert_eq!(fs.sectors(file).await.expect("counted"), 99);
+    });
+}
+
+/// So many names whose entries are all to be in the same few sectors of a directory.
+fn crowd(fs: &Fs, directory: &Inode, count: usize) -> Vec<Vec<u8>> {
+    let mut groups: std::collections::BTreeMap<u64, Vec<Vec<u8>>> = Default::default();
+    for n in 0_u64.. {
+        let name = format!("{n:x}").into_bytes();
+        let first = fs.hashed(directory, &name, 0).0;
+        let group = groups.entry(first / 4).or_default();
+        group.push(name);
+        if group.len() == count {
+            return std::mem::take(group);
+        }
+    }
+    unreachable!("names never end")
+}
+
+/// Found with `--largest-file 512MiB`: a directory refused names when a twelfth of its table was full.
+#[test]
+fn names_of_nearly_the_same_hash_all_find_a_place() {
+    let geometry = Geometry {
+        chunk_bits: 20,
+        slot_sectors: 8,
+    };
+    run_with(geometry, |fs| async move {
+        let root = fs.inode(ROOT).await.expect("there");
+        let names = crowd(&fs, &root, 20);
+        for name in &names {
+            let file = make(&fs, name).await.expect("made").file;
+            fs.forget(file, 1).await.expect("forgotten");
+        }
+        let further = fs.inode(ROOT).await.expect("there").further;
+        assert!((1..=3).contains(&further), "{further}");
+        // Each is found again wherever its entry is, also when others have gone.
+        for name in &names[..10] {
+            fs.unlink(ROOT, name).await.expect("its name goes");
+        }
+        for name in &names[10..] {
+            let file = fs.look_up(ROOT, name).await.expect("there").file;
+            fs.forget(file, 1).await.expect("forgotten");
+        }
+        let to = (ROOT, &names[0][..]);
+        let moved = fs.rename((ROOT, &names[19]), to, crate::Target::Any);
+        moved.await.expect("moved");
+        let mut problems = Vec::new();
+        let checked = fs.check(&mut |problem| problems.push(problem)).await;
+        assert_eq!((checked.expect("read").names, problems), (10, Vec::new()));
+        for name in names[10..19].iter().chain([&names[0]]) {
+            fs.unlink(ROOT, name).await.expect("its name goes");
+        }
+        assert_eq!(fs.inode(ROOT).await.expect("there").further, 0);
     });
 }

@@ -236,6 +236,7 @@ impl Fs {
         change.inode(&parent, |parent| {
             touch(parent, now);
             parent.size += 1;
+            parent.further = looked.found.further;
             parent.links += u32::from(is_directory);
         });
         change.make(inode);
@@ -322,6 +323,7 @@ impl Fs {
         change.inode(&parent, |parent| {
             touch(parent, now);
             parent.size += 1;
+            parent.further = looked.found.further;
         });
         change.apply().await?;
         file.use_it();
@@ -370,6 +372,9 @@ impl Fs {
         change.inode(&parent, |parent| {
             touch(parent, now);
             parent.size = parent.size.saturating_sub(1);
+            if parent.size == 0 {
+                parent.further = 0;
+            }
             parent.links = parent.links.saturating_sub(u32::from(is_directory));
         });
         change.apply().await?;

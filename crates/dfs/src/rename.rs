@@ -232,6 +232,7 @@ impl Fs {
         let comes = |inode: &mut Inode| {
             touch(inode, now);
             inode.size += u64::from(there.is_none());
+            inode.further = second.further.max(inode.further);
             inode.links += u32::from(moves_directory);
             inode.links = inode.links.saturating_sub(u32::from(loses_directory));
         };

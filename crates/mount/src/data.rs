@@ -10,7 +10,6 @@ use forebay_fuse::{self as format, Op, Request, open_flag};
 use forebay_rt::Lease;
 use forebay_serve::fuse::{Stale, Underway};
 
-use crate::flags::PROTECT;
 use crate::handler::{Answer, Answered, Did, Files};
 use crate::handles;
 use crate::sync_mode::SyncMode;
@@ -142,7 +141,7 @@ impl Files {
     async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
         let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
         let file = request.node;
-        if self.fs.flags(file).has(PROTECT) {
+        if self.fs.flags(file).has(FileFlags::PROTECT) {
             return Err(FsError::Protected);
         }
         let bytes = at..at.saturating_add(data.len() as u64);

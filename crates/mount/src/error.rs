@@ -4,6 +4,27 @@ use forebay_dfs::FsError;
 use forebay_serve::kernel_errno;
 use forebay_vsl::SpaceError;
 
+/// What comes of an ioctl: its data.
+pub(crate) type Out = std::result::Result<Vec<u8>, Failed>;
+
+/// Why it is not done.
+pub(crate) enum Failed {
+    Errno(i32),
+    Fs(FsError),
+}
+
+impl From<i32> for Failed {
+    fn from(errno: i32) -> Failed {
+        Failed::Errno(errno)
+    }
+}
+
+impl From<FsError> for Failed {
+    fn from(error: FsError) -> Failed {
+        Failed::Fs(error)
+    }
+}
+
 /// The number of an error.
 pub(crate) fn errno(error: &FsError) -> i32 {
     match error {

@@ -7,12 +7,11 @@
 use forebay_dfs::{FileFlags, FsError, Inode, Kind, Result};
 use forebay_fuse::Request;
 use forebay_fuse::files::Ioctl;
-use forebay_serve::fuse::Underway;
+use forebay_serve::fuse::{Stale, Underway};
 
-use crate::data::pages;
+use crate::error::Out;
 use crate::handler::Files;
 use crate::handles::appends;
-use crate::ioctl::Out;
 
 // `linux/fs.h`: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETVERSION.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -32,7 +31,6 @@ const CODES: [(FileFlags, u32, u32); 6] = [
     (FileFlags::NO_ACCESS_TIME, 0x80, 0x40),
     (FileFlags::SYNC_NAMES, 0x1_0000, 0),
 ];
-pub(crate) const PROTECT: FileFlags = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
 
 /// Returns true if an ioctl is about flags.
 pub(crate) fn is_about_flags(command: u32) -> bool {
@@ -102,10 +100,13 @@ impl Files {
             GET_VERSION => Ok((inode.generation as u32).to_ne_bytes().to_vec()),
             _ => {
                 let flags = wanted(asked, inode)?;
-                if flags.has(PROTECT) {
+                if flags.has(FileFlags::PROTECT) {
                     // What programs have stored in memory was stored before.
-                    let all = [pages(request.node, 0..i64::MAX as u64)];
-                    self.write_back(underway, &all).await;
+                    let all = Stale {
+                        node: request.node,
+                        bytes: Some(0..i64::MAX as u64),
+                    };
+                    self.write_back(underway, &[all]).await;
                 }
                 self.fs.set_flags(request.node, |_| Ok(flags)).await?;
                 Ok(Vec::new())

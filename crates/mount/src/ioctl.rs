@@ -13,7 +13,7 @@ use forebay_atomic::ioctls::{
     F2FS_START_ATOMIC_WRITE, Features, Part,
 };
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, FsError, Kind, Result};
+use forebay_dfs::{Edits, FileFlags, FsError, Kind, Result};
 use forebay_fuse::files::Ioctl;
 use forebay_fuse::{Request, ioctl_out, write_out};
 use forebay_rt::Lease;
@@ -22,7 +22,8 @@ use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;
 use crate::data::{is_direct, pages};
-use crate::flags::{PROTECT, is_about_flags};
+use crate::error::{Failed, Out};
+use crate::flags::is_about_flags;
 use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::sync_mode::SyncMode;
@@ -37,27 +38,6 @@ const PAGE: u64 = 4096;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// For how long no write waits for that after one that waited in vain.
 const LOCKED_FOR: Duration = Duration::from_secs(60);
-
-/// What comes of an ioctl: its data.
-pub(crate) type Out = std::result::Result<Vec<u8>, Failed>;
-
-/// Why it is not done.
-pub(crate) enum Failed {
-    Errno(Refused),
-    Fs(FsError),
-}
-
-impl From<Refused> for Failed {
-    fn from(errno: Refused) -> Failed {
-        Failed::Errno(errno)
-    }
-}
-
-impl From<FsError> for Failed {
-    fn from(error: FsError) -> Failed {
-        Failed::Fs(error)
-    }
-}
 
 impl Files {
     pub(crate) async fn ioctl(
@@ -389,7 +369,7 @@ impl Files {
             return underway.refuse(libc::ENOMEM);
         };
         let (file, len) = (request.node, data.len() as u64);
-        if self.fs.flags(file).has(PROTECT) {
+        if self.fs.flags(file).has(FileFlags::PROTECT) {
             return self.failed(underway, &FsError::Protected);
         }
         let place = match self.place_of_kept(request, at).await {

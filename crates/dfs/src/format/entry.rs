@@ -2,7 +2,7 @@
 
 use forebay_segments::FormatError;
 
-use super::inode::Kind;
+use super::Kind;
 use super::{Block, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBDE";

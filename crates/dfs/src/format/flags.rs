@@ -20,6 +20,9 @@ impl FileFlags {
     /// Changes of names in the directory are durable when they are answered (`D`).
     pub const SYNC_NAMES: FileFlags = FileFlags(1 << 5);
 
+    /// Those that protect: [`FileFlags::IMMUTABLE`] and [`FileFlags::APPEND_ONLY`].
+    pub const PROTECT: FileFlags = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+
     const ALL: u8 = (1 << 6) - 1;
     const LETTERS: [(FileFlags, char); 6] = [
         (FileFlags::SYNC, 'S'),
@@ -65,8 +68,7 @@ impl FileFlags {
     /// The flags that a new file of this kind gets from a directory with these flags: all but those that protect.
     #[must_use]
     pub fn inherited(self, kind: Kind) -> FileFlags {
-        let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
-        FileFlags(self.0 & !protect.0).of_kind(kind)
+        FileFlags(self.0 & !FileFlags::PROTECT.0).of_kind(kind)
     }
 
     /// The letters of `chattr`.

@@ -4,7 +4,7 @@ use forebay_segments::FormatError;
 use forebay_segments::format::envelope::Reader;
 use forebay_units::SECTOR_BYTES;
 
-use super::{Block, FileFlags, finish, open};
+use super::{Block, FileFlags, Kind, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBIN";
 const WHAT: &str = "i-node";
@@ -17,50 +17,6 @@ pub const SYMLINK_MAX: usize = 4095;
 /// The most names that a file may have.
 pub(crate) const LINKS_MAX: u32 = i32::MAX as u32;
 const NANOS: u32 = 1_000_000_000;
-
-/// What kind of file it is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// Bytes.
-    Regular,
-    /// Names.
-    Directory,
-    /// A symbolic link; its data is where it leads to.
-    Symlink,
-    /// A character device.
-    Character,
-    /// A block device.
-    Block,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-impl Kind {
-    const ALL: [(Kind, u8); 7] = [
-        (Kind::Fifo, 1),
-        (Kind::Character, 2),
-        (Kind::Directory, 4),
-        (Kind::Block, 6),
-        (Kind::Regular, 8),
-        (Kind::Symlink, 10),
-        (Kind::Socket, 12),
-    ];
-
-    /// The number that stands for it: Linux's `DT_…`.
-    pub fn code(self) -> u8 {
-        let mut all = Kind::ALL.into_iter();
-        all.find(|(kind, _)| *kind == self)
-            .map_or(0, |(_, code)| code)
-    }
-
-    /// What a number stands for.
-    pub fn of_code(code: u8) -> Option<Kind> {
-        let mut all = Kind::ALL.into_iter();
-        all.find(|(_, one)| *one == code).map(|(kind, _)| kind)
-    }
-}
 
 /// A point in time, as files have it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -108,6 +64,8 @@ pub struct Inode {
     pub parent: u64,
     /// Bytes of extended attributes.
     pub attributes: u32,
+    /// Of a directory, how many windows for a name's entry are in use beside the first.
+    pub further: u8,
     /// Data, of a file whose data lies here: as many bytes as its size says.
     pub inline: Vec<u8>,
 }
@@ -133,6 +91,7 @@ impl Inode {
             born: now,
             parent: 0,
             attributes: 0,
+            further: 0,
             inline: Vec::new(),
         }
     }
@@ -167,7 +126,10 @@ impl Inode {
         }
         debug_assert!(out.len() <= INLINE_AT && self.inline.len() <= INLINE_MAX);
         out.resize(INLINE_AT, 0);
-        out.extend_from_slice(&self.inline);
+        match self.kind {
+            Kind::Directory => out.push(self.further),
+            _ => out.extend_from_slice(&self.inline),
+        }
         finish(out)
     }
 
@@ -204,6 +166,7 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         modified: Time::default(),
         changed: Time::default(),
         born: Time::default(),
+        further: 0,
         inline: Vec::new(),
     };
     let times = [
@@ -228,8 +191,12 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         let len = usize::try_from(inode.size).ok()?;
         inode.inline = behind.get(..len)?.to_vec();
     }
-    let rest_is_empty =
-        from.uint(8)? == 0 && behind.iter().skip(inode.inline.len()).all(|b| *b == 0);
+    let mut known = inode.inline.len();
+    if inode.kind == Kind::Directory {
+        inode.further = *behind.first()?;
+        known = 1;
+    }
+    let rest_is_empty = from.uint(8)? == 0 && behind.iter().skip(known).all(|b| *b == 0);
     let has_its_flags = inode.flags.of_kind(inode.kind) == inode.flags;
     let possible = inode.file > 0 && inode.permissions < 0o10000 && has_its_flags && rest_is_empty;
     possible.then_some(inode)

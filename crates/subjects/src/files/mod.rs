@@ -6,7 +6,7 @@
 //!
 //! # Reading order
 //!
-//! `bytes.rs`, `model.rs` and `protect.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
+//! `wrong.rs`, `bytes.rs`, `model.rs` and `protect.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
 //! `user.rs`, `user_make.rs`, `user_data.rs`, `user_flags.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `act.rs`,
 //! `user_two.rs` and `user_crossing.rs` (two things at once), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
@@ -27,6 +27,7 @@ mod user_full;
 mod user_make;
 mod user_two;
 mod world;
+mod wrong;
 
 pub use account::{Account, Accounts};
 pub use known::Known;

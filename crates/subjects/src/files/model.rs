@@ -8,30 +8,8 @@ use forebay_dfs::{Fallocate, FileFlags, Kind, Target};
 use forebay_units::RangeSet;
 
 use super::bytes::Bytes;
-use super::protect::{may_change, may_grow};
-
-/// Why something is not done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wrong {
-    /// There is no such name.
-    NotFound,
-    /// The name is taken.
-    Exists,
-    /// It is no directory.
-    NotDirectory,
-    /// It is one.
-    IsDirectory,
-    /// There is something in it.
-    NotEmpty,
-    /// It cannot be.
-    Invalid,
-    /// There is no data from there on.
-    BeyondEnd,
-    /// There is no such attribute.
-    NoAttribute,
-    /// A flag of the file forbids it.
-    Protected,
-}
+pub(super) use super::wrong::Wrong;
+use super::wrong::{may_change, may_grow};
 
 /// A file's number here.
 pub type Id = u64;
@@ -304,7 +282,7 @@ impl Model {
     /// Writes data.
     pub fn write(&mut self, id: Id, offset: Option<u64>, data: &[u8]) -> Result<u64, Wrong> {
         let node = self.regular(id)?;
-        may_grow(node)?;
+        may_grow(node.flags)?;
         let offset = offset.unwrap_or(node.bytes.size);
         if !data.is_empty() {
             node.bytes.write(offset, data);
@@ -315,7 +293,7 @@ impl Model {
     /// Writes data, or, if that is all zeroes, makes a hole, as far as the file has something there.
     pub fn edit(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Wrong> {
         let node = self.regular(id)?;
-        may_change(node)?;
+        may_change(node.flags)?;
         let bytes = &mut node.bytes;
         match data.iter().all(|byte| *byte == 0) {
             true => bytes.punch(offset, offset + data.len() as u64),
@@ -345,7 +323,7 @@ impl Model {
     /// Ends a file elsewhere.
     pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
         let node = self.regular(id)?;
-        may_change(node)?;
+        may_change(node.flags)?;
         if size <= node.bytes.size {
             node.preallocated.remove(size..u64::MAX);
         }
@@ -363,8 +341,8 @@ impl Model {
     ) -> Result<(), Wrong> {
         let node = self.regular(id)?;
         match what {
-            Fallocate::Reserve { .. } => may_grow(node)?,
-            _ => may_change(node)?,
+            Fallocate::Reserve { .. } => may_grow(node.flags)?,
+            _ => may_change(node.flags)?,
         }
         let bytes = &mut node.bytes;
         let end = offset + len;

@@ -2,30 +2,16 @@
 
 use forebay_dfs::FileFlags;
 
-use super::model::{Id, Model, Node, Wrong};
-
-pub(super) fn may_grow(node: &Node) -> Result<(), Wrong> {
-    match node.flags.has(FileFlags::IMMUTABLE) {
-        true => Err(Wrong::Protected),
-        false => Ok(()),
-    }
-}
-
-pub(super) fn may_change(node: &Node) -> Result<(), Wrong> {
-    let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
-    match node.flags.has(protect) {
-        true => Err(Wrong::Protected),
-        false => Ok(()),
-    }
-}
+use super::model::{Id, Model};
+use super::wrong::{Wrong, may_change, may_grow};
 
 impl Model {
     pub(super) fn may_grow(&self, id: Id) -> Result<(), Wrong> {
-        may_grow(self.node(id))
+        may_grow(self.node(id).flags)
     }
 
     pub(super) fn may_change(&self, id: Id) -> Result<(), Wrong> {
-        may_change(self.node(id))
+        may_change(self.node(id).flags)
     }
 
     /// Names may be moved: of what is named by the first, in its directory, to the second.

@@ -39,11 +39,18 @@ pub struct User {
     pub aloud: bool,
 }
 
+/// Names whose entries are all to be in the same eleven sectors of a directory, by the key of the worlds: some get another window.
+pub(super) const CROWD: [&str; 12] = [
+    "10d05", "1b79f", "1e74d", "30072", "6313d", "6b835", "72620", "76264", "7c1da", "7f0a4",
+    "85e42", "86987",
+];
+
 /// Names are of few, so that they meet.
 pub(super) fn name(rng: &Rng) -> Vec<u8> {
     match rng.below(40) {
         0 => vec![b'x'; 255],
         1 => vec![0xff, b' ', b'\n', 1],
+        2 | 3 => rng.pick(&CROWD).as_bytes().to_vec(),
         _ => vec![b'a' + rng.below(6) as u8],
     }
 }
@@ -93,6 +100,7 @@ impl User {
             return self.two().await;
         }
         match self.rng.below(100) {
+            15 if self.rng.one_in(8) => self.crowd().await,
             0..=15 => self.make().await,
             16..=18 => self.make_nameless().await,
             19..=23 => self.link().await,

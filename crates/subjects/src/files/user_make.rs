@@ -4,7 +4,7 @@ use forebay_dfs::{INLINE_MAX, Kind, New};
 
 use super::expected::Violated;
 use super::model::{Fresh, Id};
-use super::user::{User, name};
+use super::user::{CROWD, User, name};
 
 impl User {
     pub(super) fn fresh(&self) -> (Fresh, New) {
@@ -50,13 +50,38 @@ impl User {
         directory: Id,
         fresh: &Fresh,
     ) -> Result<Option<Id>, Violated> {
-        let (name, number) = (name(&self.rng), self.numbers[&directory]);
+        let name = name(&self.rng);
+        self.make_named(directory, &name, fresh).await
+    }
+
+    /// Makes so many files in one directory that their entries do not fit where they are all to be.
+    pub(super) async fn crowd(&mut self) -> Result<(), Violated> {
+        let (directory, number) = self.directory(&self.model());
+        let (fresh, _) = self.fresh();
+        for name in CROWD {
+            self.make_named(directory, name.as_bytes(), &fresh).await?;
+        }
+        let (model, inode) = (self.model(), self.fs.inode(number).await);
+        let is_there = |name: &&str| model.named(directory, name.as_bytes()).is_some();
+        if CROWD.iter().all(is_there) && inode.is_ok_and(|inode| inode.further == 0) {
+            return Err(format!("all of a crowd have found a place in {directory}"));
+        }
+        Ok(())
+    }
+
+    async fn make_named(
+        &mut self,
+        directory: Id,
+        name: &[u8],
+        fresh: &Fresh,
+    ) -> Result<Option<Id>, Violated> {
+        let number = self.numbers[&directory];
         let new = as_new(fresh);
         let made = self
             .change(
                 || format!("make {:?} {name:?} in {directory}", fresh.kind),
-                |model| model.make(directory, &name, fresh),
-                async |fs| fs.make(number, &name, &new).await,
+                |model| model.make(directory, name, fresh),
+                async |fs| fs.make(number, name, &new).await,
             )
             .await?;
         let Some((id, inode)) = made else {

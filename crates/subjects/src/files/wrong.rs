@@ -1,0 +1,41 @@
+//! Why something is not done, and what flags of files forbid.
+
+use forebay_dfs::FileFlags;
+
+/// Why something is not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// There is no such name.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// It is no directory.
+    NotDirectory,
+    /// It is one.
+    IsDirectory,
+    /// There is something in it.
+    NotEmpty,
+    /// It cannot be.
+    Invalid,
+    /// There is no data from there on.
+    BeyondEnd,
+    /// There is no such attribute.
+    NoAttribute,
+    /// A flag of the file forbids it.
+    Protected,
+}
+
+pub(super) fn may_grow(flags: FileFlags) -> Result<(), Wrong> {
+    match flags.has(FileFlags::IMMUTABLE) {
+        true => Err(Wrong::Protected),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn may_change(flags: FileFlags) -> Result<(), Wrong> {
+    let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
+    match flags.has(protect) {
+        true => Err(Wrong::Protected),
+        false => Ok(()),
+    }
+}
