@@ -28,6 +28,7 @@ use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::sync_mode::SyncMode;
 use crate::transactions::{Opened, Refused};
+use crate::trim::FITRIM;
 
 /// `_IOR('X', 125, __u32)`: of ext4, XFS and others.
 const FS_IOC_SHUTDOWN: u32 = 0x8004_587d;
@@ -57,6 +58,7 @@ impl Files {
             Ok(inode) if is_about_flags(asked.command) => {
                 self.on_flags(underway, request, asked, &inode).await
             }
+            Ok(_) if asked.command == FITRIM => self.trim(request, asked.data).await,
             Ok(inode) => self.asked(underway, request, asked, inode.kind).await,
             Err(error) => Err(error.into()),
         };

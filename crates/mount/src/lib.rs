@@ -4,7 +4,7 @@
 //! told for as long as it likes.
 //!
 //! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `flags.rs`, `error.rs`;
-//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
+//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates), `trim.rs`; `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
 mod attributes;
@@ -20,6 +20,7 @@ mod names;
 mod places;
 mod sync_mode;
 mod transactions;
+mod trim;
 mod waiters;
 mod writers;
 

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use forebay_device::DeviceError;
 
+use crate::error::SpaceError;
 use crate::geometry::Slot;
-use crate::space::Inner;
+use crate::space::{Inner, Space};
 use crate::store::SegmentStore;
 
 /// The most segments that are discarded at a time, so that requests of users get their turn.
@@ -28,6 +29,43 @@ pub(crate) async fn discarder(inner: Rc<Inner>) {
         inner.commit.composer_mut().table.discarded(&slots);
         inner.replenish(0);
         inner.commit.notify();
+    }
+}
+
+impl Space {
+    /// Discards all free segments within `range`, which is in bytes of all segments, whether or not they were discarded before.
+    /// Returns their bytes.
+    ///
+    /// # Errors
+    /// If the volume has failed, or the device refuses.
+    pub async fn discard_free(&self, range: Range<u64>) -> Result<u64, SpaceError> {
+        let inner = &self.inner;
+        // Segments without data become free when they are needed, or now.
+        self.checkpoint().await?;
+        inner.settle_all();
+        self.flush().await?;
+        inner.replenish(0);
+        let segment = u64::from(inner.commit.composer().layout.segment_bytes);
+        let slot = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let mut slots = slot(range.start.div_ceil(segment))..slot(range.end / segment);
+        let mut bytes = 0;
+        loop {
+            let taken = inner
+                .commit
+                .composer_mut()
+                .table
+                .take_free_of(slots.clone(), AT_ONCE);
+            let Some(last) = taken.last() else {
+                return Ok(bytes);
+            };
+            slots.start = last.0 + 1;
+            let done = discard(&*inner.store, &taken).await;
+            inner.commit.composer_mut().table.discarded(&taken);
+            inner.replenish(0);
+            inner.commit.notify();
+            done?;
+            bytes += taken.len() as u64 * segment;
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl SegmentState {
             return true;
         }
         let nexts: &[SegmentState] = match self {
-            Free => &[Queued],
+            Free => &[Queued, Discarding],
             Stale => &[Discarding],
             Discarding => &[Free],
             Queued => &[],

@@ -200,3 +200,36 @@ fn flags_of_files_have_what_changes_made_durable_at_once() {
     world.unmount("mnt");
     assert_eq!(check(&world).0, 0);
 }
+
+#[test]
+fn what_is_free_is_given_back_when_root_asks_for_that() {
+    let test = "what_is_free_is_given_back_when_root_asks_for_that";
+    if !installed(test, &["fstrim"]) {
+        return;
+    }
+    let Some(world) = world(test) else {
+        return;
+    };
+    let dir = world.path("mnt");
+    let taken = || {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::metadata(world.path("disk.img")).unwrap().blocks() * 512
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let file = dir.join("file");
+    fs::write(&file, vec![7; 24 << 20]).unwrap();
+    File::open(&file).unwrap().sync_all().unwrap();
+    fs::remove_file(&file).unwrap();
+    let before = taken();
+    let trim = |more: &[&str]| tool("fstrim", &[more, &[dir.to_str().unwrap()]].concat());
+    let said = trim(&["-v"]).expect("done");
+    let bytes = said
+        .split(['(', ' '])
+        .filter_map(|word| word.parse::<u64>().ok());
+    assert!(bytes.max().is_some_and(|bytes| bytes > 20 << 20), "{said}");
+    assert!(taken() + (16 << 20) < before, "{} of {before}", taken());
+    assert!(trim(&["-o", "1T"]).is_none(), "there is nothing");
+    fs::write(dir.join("new"), vec![8; 8 << 20]).unwrap();
+    world.unmount("mnt");
+    assert_eq!(check(&world).0, 0);
+}

@@ -1,5 +1,7 @@
 //! What is done to segments: cleaning, writing in place, settling, discarding, queueing, reading.
 
+use std::ops::Range;
+
 use forebay_placement::WriteClock;
 use forebay_placement::victim::{Selection, Victim};
 use forebay_units::{RecordSeq, SegmentSeq};
@@ -198,6 +200,18 @@ impl SegmentTable {
             self.change(*slot, SegmentState::Discarding);
         }
         stale
+    }
+
+    /// Takes at most `most` free segments from `slots`, to be discarded again. At least half of those that are free stay.
+    pub(crate) fn take_free_of(&mut self, slots: Range<u32>, most: usize) -> Vec<Slot> {
+        let most = most.min(self.free() / 2);
+        let is_free = |slot: &Slot| self.state(*slot) == SegmentState::Free;
+        let all = slots.start..slots.end.min(self.states.len() as u32);
+        let taken: Vec<Slot> = all.map(Slot).filter(is_free).take(most).collect();
+        for slot in &taken {
+            self.change(*slot, SegmentState::Discarding);
+        }
+        taken
     }
 
     /// The device was told.

@@ -1,0 +1,40 @@
+//! `fstrim`: telling the device what is free.
+//!
+//! A log-structured space discards segments as they become free where the volume has `discard = on`, so there is nothing left for
+//! `fstrim` there. Without, as usual on an image, this is how an administrator gives free space back.
+
+use forebay_fuse::Request;
+
+use crate::error::Out;
+use crate::handler::Files;
+
+/// `_IOWR('X', 121, struct fstrim_range)`: start, length and the least length of a range, in bytes.
+pub(crate) const FITRIM: u32 = 0xc018_5879;
+/// The least length that is possible.
+const UNIT: u64 = 4096;
+
+impl Files {
+    /// Discards free segments, and answers how many bytes of free space these are.
+    pub(crate) async fn trim(&self, request: &Request, data: &[u8]) -> Out {
+        if request.user != 0 {
+            return Err(libc::EPERM.into());
+        }
+        let mut fields = data.chunks_exact(8).map(|field| {
+            let bytes = field.try_into().unwrap_or_default();
+            u64::from_ne_bytes(bytes)
+        });
+        let mut next = || fields.next().ok_or(libc::EINVAL);
+        let (start, len, least) = (next()?, next()?, next()?);
+        let before = self.fs.room();
+        if start >= before.bytes || len < UNIT || least > before.bytes {
+            return Err(libc::EINVAL.into());
+        }
+        let range = start..start.saturating_add(len);
+        let discarded = self.fs.space().discard_free(range).await;
+        let discarded = discarded.map_err(forebay_dfs::FsError::from)?;
+        // Segments that are kept free for cleaning are nobody's free space.
+        let done = discarded.min(self.fs.room().free);
+        let out = [start, done, least];
+        Ok(out.into_iter().flat_map(u64::to_ne_bytes).collect())
+    }
+}
