@@ -3,9 +3,12 @@
 //!
 //! `FOREBAY_ROUNDS` sets how often something is killed.
 
+mod committing;
+mod embedded;
 mod harness;
 mod mariadb;
 mod postgresql;
+mod redis;
 mod sqlite;
 
 #[path = "../cli/system.rs"]

@@ -1,18 +1,23 @@
 //! SQLite, built to look for F2FS's atomic writes: it finds them here, and commits without a journal.
 
-use std::io::{BufRead as _, BufReader, Lines};
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use forebay_rng::Rng;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::harness::{Mounted, for_a_moment, rounds, this_program};
+use crate::committing::{Committing, daemon_killed};
+use crate::harness::{Mounted, rounds, this_program};
+use crate::system::installed;
 
 const DATABASE: &str = "FOREBAY_TEST_DATABASE";
 /// From which number on who commits rows does so, if not from 0: so several do at a time.
 const FROM: &str = "FOREBAY_TEST_FROM";
+/// The journal mode, if not SQLite's usual one.
+const MODE: &str = "FOREBAY_TEST_JOURNAL_MODE";
 /// How many numbers there are for each then.
 const EACH: i64 = 1_000_000;
 
@@ -56,6 +61,10 @@ fn commits_rows_when_another_test_starts_it_for_that() {
         return;
     };
     let mut database = opened(Path::new(&path));
+    if let Ok(mode) = std::env::var(MODE) {
+        let set = database.pragma_update(None, "journal_mode", mode);
+        set.expect("set");
+    }
     let from = std::env::var(FROM).map_or(0, |from| from.parse().expect("a number"));
     let mut next = 1 + last_row(&database, from);
     loop {
@@ -107,55 +116,16 @@ fn sqlite_commits_without_a_journal() {
     mounted.finish();
 }
 
-/// A program that commits row after row.
-struct Committing {
-    program: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+/// This program, which commits rows from a number on.
+fn program(path: &Path, from: i64) -> Command {
+    let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
+    let mut program = this_program(test, DATABASE, path);
+    program.env(FROM, from.to_string());
+    program
 }
 
-impl Committing {
-    fn start(path: &Path) -> Committing {
-        Committing::start_from(path, 0)
-    }
-
-    fn start_from(path: &Path, from: i64) -> Committing {
-        let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
-        let mut program = this_program(test, DATABASE, path)
-            .env(FROM, from.to_string())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("started");
-        let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
-        Committing { program, lines }
-    }
-
-    /// Waits until it has committed a row, and then for a moment.
-    fn wait_beyond(&mut self, wanted: i64, rng: &Rng) -> i64 {
-        let mut last = 0;
-        while last < wanted {
-            let line = self.lines.next().expect("it goes on").expect("read");
-            last = row(&line).unwrap_or(last);
-        }
-        for_a_moment(rng);
-        last
-    }
-
-    /// The last row it says that it committed, when it is no more.
-    fn last(mut self, before: i64) -> i64 {
-        let _ = self.program.kill();
-        self.program.wait().expect("gone");
-        let rows = self.lines.map_while(Result::ok);
-        rows.filter_map(|line| row(&line)).last().unwrap_or(before)
-    }
-}
-
-fn row(line: &str) -> Option<i64> {
-    line.split_once("row ")?.1.parse().ok()
-}
-
-/// That it is sound, and has all rows up to one of those that were committed, or the one that was about to be. Says which.
-fn has_rows(path: &Path, committed: i64) -> i64 {
+/// Returns the last row of a sound database, which has all rows before it.
+fn last_of_all(path: &Path) -> i64 {
     let database = opened(path);
     is_sound(&database);
     let (count, last) = (
@@ -163,6 +133,12 @@ fn has_rows(path: &Path, committed: i64) -> i64 {
         number(&database, "select coalesce(max(number), 0) from rows"),
     );
     assert_eq!(count, last);
+    last
+}
+
+/// [`last_of_all`], after a row that was committed: that row or the next.
+fn has_rows(path: &Path, committed: i64) -> i64 {
+    let last = last_of_all(path);
     let may_be = committed..=committed + 1;
     assert!(may_be.contains(&last), "{last} after {committed}");
     last
@@ -178,7 +154,7 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
     drop(opened(&path));
     let (rng, mut last) = (Rng::new(11), 0);
     for round in 0..rounds(12) {
-        let mut committing = Committing::start(&path);
+        let mut committing = Committing::start(&mut program(&path, 0));
         last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
         last = committing.last(last);
         assert!(!path.with_extension("db-journal").exists(), "round {round}");
@@ -201,14 +177,14 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
     let rng = Rng::new(13);
     let mut lasts = [0, EACH, 2 * EACH];
     for _ in 0..rounds(2) {
-        let all = lasts.map(|last| Committing::start_from(&path, last / EACH * EACH));
+        let all = lasts.map(|last| Committing::start(&mut program(&path, last / EACH * EACH)));
         let mut all: Vec<Committing> = all.into_iter().collect();
         for (one, last) in all.iter_mut().zip(&mut lasts) {
             *last = one.wait_beyond(*last + 1 + rng.below(3).cast_signed(), &rng);
         }
         // One after the other, so that others go on.
         for (mut one, last) in all.into_iter().zip(&mut lasts) {
-            one.program.kill().expect("killed");
+            one.kill();
             *last = one.last(*last);
         }
         let database = opened(&path);
@@ -226,42 +202,81 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
     mounted.finish();
 }
 
+/// Modes in which SQLite as it is built here commits in one atomic change, and keeps no journal in a file; and its own log. Without
+/// a journal (`off`), SQLite promises nothing after a crash, here as elsewhere.
 #[test]
 fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_moment() {
-    daemon_killed(
-        "rows_that_sqlite_committed_are_there_after_the_daemon",
-        None,
-    );
+    let test = "rows_that_sqlite_committed_are_there_after_the_daemon";
+    for mode in ["delete", "truncate", "persist", "memory", "wal"] {
+        let Some(mounted) = Mounted::new(test) else {
+            return;
+        };
+        let path = mounted.dir().join("a.db");
+        let start = |_| {
+            let mut program = program(&path, 0);
+            program.env(MODE, mode);
+            program
+        };
+        let check = || {
+            assert!(!path.with_extension("db-journal").exists(), "{mode}");
+            last_of_all(&path)
+        };
+        drop(opened(&path));
+        daemon_killed((&format!("sqlite, {mode}"), &mounted), 2, start, check);
+        mounted.finish();
+    }
 }
 
+/// Debian's SQLite does not look for atomic changes: all its journals are files. In mode `memory` it promises nothing after a
+/// crash.
 #[test]
-fn rows_that_sqlite_committed_to_a_log_are_there_after_the_daemon_was_killed_at_any_moment() {
-    let test = "rows_that_sqlite_committed_to_a_log_are_there_after_the_daemon";
-    daemon_killed(test, Some("wal"));
+fn rows_that_the_system_s_sqlite_committed_are_there_after_the_daemon_was_killed() {
+    let test = "rows_that_the_system_s_sqlite_committed_are_there";
+    if !installed(test, &["sqlite3", "stdbuf"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("made");
+    let script = scratch.path().join("script");
+    for mode in ["delete", "truncate", "persist", "wal"] {
+        let Some(mounted) = Mounted::new(test) else {
+            return;
+        };
+        let path = mounted.dir().join("a.db");
+        drop(opened(&path));
+        let start = |_| {
+            write_script(&script, mode).expect("written");
+            let mut program = Command::new("stdbuf");
+            program
+                .args(["-oL", "sqlite3", "-batch", "-bail"])
+                .arg(&path);
+            program.stdin(File::open(&script).expect("opened"));
+            program
+        };
+        let what = format!("sqlite of the system, {mode}");
+        daemon_killed((&what, &mounted), 1, start, || last_of_all(&path));
+        mounted.finish();
+    }
 }
 
-/// Kills who serves the files while rows are committed, without a journal or in another mode.
-fn daemon_killed(test: &str, mode: Option<&str>) {
-    let Some(mounted) = Mounted::new(test) else {
-        return;
-    };
-    let path = mounted.dir().join("a.db");
-    let database = opened(&path);
-    if let Some(mode) = mode {
-        // It stays so.
-        let set = database.pragma_update(None, "journal_mode", mode);
-        set.expect("set");
+/// Writes transactions like those of this program for the system's SQLite.
+fn write_script(path: &Path, mode: &str) -> io::Result<()> {
+    let mut script = io::BufWriter::new(File::create(path)?);
+    writeln!(
+        script,
+        "pragma busy_timeout = 60000; pragma synchronous = full;"
+    )?;
+    writeln!(script, "pragma journal_mode = {mode};")?;
+    for _ in 0..2000 {
+        writeln!(
+            script,
+            "begin immediate;
+             insert into rows select n + 1, randomblob((n + 1) * 7919 % 20000)
+                 from (select coalesce(max(number), 0) as n from rows);
+             update rows set data = randomblob(length(data))
+                 where number = (select max(number) / 2 from rows);
+             commit;
+             select 'row ' || max(number) from rows;"
+        )?;
     }
-    drop(database);
-    let (rng, mut last) = (Rng::new(12), 0);
-    for round in 0..rounds(3) {
-        let mut committing = Committing::start(&path);
-        last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
-        mounted.kill();
-        last = committing.last(last);
-        mounted.mount_again(&rng);
-        assert!(!path.with_extension("db-journal").exists(), "round {round}");
-        last = has_rows(&path, last);
-    }
-    mounted.finish();
+    script.flush()
 }

@@ -1,0 +1,114 @@
+//! Programs which commit row after row, and the daemon killed under them.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use forebay_rng::Rng;
+
+use crate::harness::{Mounted, for_a_moment, rounds};
+
+/// A running program that prints `row N` after each commit.
+pub(crate) struct Committing {
+    program: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Committing {
+    pub(crate) fn start(program: &mut Command) -> Committing {
+        let piped = program.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut program = piped.spawn().expect("started");
+        let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
+        Committing { program, lines }
+    }
+
+    /// Waits until the program has committed row `wanted`, and then for a moment. Returns the last row it printed.
+    pub(crate) fn wait_beyond(&mut self, wanted: i64, rng: &Rng) -> i64 {
+        let mut last = 0;
+        while last < wanted {
+            let line = self.lines.next().expect("it goes on").expect("read");
+            last = row(&line).unwrap_or(last);
+        }
+        for_a_moment(rng);
+        last
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.program.kill();
+    }
+
+    /// Kills the program, and returns the last row it printed; `before` if it printed no further row.
+    pub(crate) fn last(mut self, before: i64) -> i64 {
+        self.kill();
+        self.program.wait().expect("gone");
+        let rows = self.lines.map_while(Result::ok);
+        rows.filter_map(|line| row(&line)).last().unwrap_or(before)
+    }
+}
+
+/// The number in a line `row N`, which may follow something else.
+pub(crate) fn row(line: &str) -> Option<i64> {
+    line.split_once("row ")?.1.parse().ok()
+}
+
+/// Kills and commits of a test.
+pub(crate) struct Tally {
+    what: String,
+    kills: u64,
+    commits: i64,
+}
+
+impl Tally {
+    pub(crate) fn new(what: impl Into<String>) -> Tally {
+        let what = what.into();
+        Tally {
+            what,
+            kills: 0,
+            commits: 0,
+        }
+    }
+
+    /// Counts a kill, and commits that were acknowledged before it and found after it.
+    pub(crate) fn add(&mut self, commits: i64) {
+        self.kills += 1;
+        self.commits += commits;
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let Tally {
+            what,
+            kills,
+            commits,
+        } = self;
+        eprintln!(
+            "{what}: {kills} kills of the daemon, {commits} acknowledged commits found after them"
+        );
+    }
+}
+
+/// Kills the daemon again and again while the program of `start` commits rows, and mounts the filesystem again. `check` returns
+/// the last row of a sound database. It must be the last row that was acknowledged, or the row after it.
+pub(crate) fn daemon_killed(
+    (what, mounted): (&str, &Mounted),
+    usual: u64,
+    start: impl Fn(u64) -> Command,
+    check: impl Fn() -> i64,
+) {
+    let (rng, mut tally, mut last) = (Rng::new(12), Tally::new(what), 0);
+    for round in 0..rounds(usual) {
+        let before = last;
+        let mut committing = Committing::start(&mut start(round));
+        last = committing.wait_beyond(last + 1 + rng.below(100).cast_signed(), &rng);
+        mounted.kill();
+        let acknowledged = committing.last(last);
+        mounted.mount_again(&rng);
+        last = check();
+        let may_be = acknowledged..=acknowledged + 1;
+        assert!(
+            may_be.contains(&last),
+            "{what}, round {round}: row {last} is the last after {acknowledged} was acknowledged"
+        );
+        tally.add(acknowledged - before);
+    }
+}
