@@ -1,0 +1,117 @@
+//! Hostile but unprivileged callers on a mounted filesystem, and a watchdog that tells a hang from slowness.
+//!
+//! `FOREBAY_HOSTILE_MINUTES` makes 2,000 threads act for so long. `FOREBAY_SEED` is as in the tests of filesystems.
+
+mod callers;
+mod stage;
+mod waits;
+mod watchdog;
+
+#[path = "../cli/system.rs"]
+mod system;
+#[path = "../cli/world.rs"]
+mod world;
+
+use std::time::{Duration, Instant};
+
+use stage::{Cast, Stage};
+use watchdog::Verdict;
+use world::MIB;
+
+/// No progress for so long is a hang, unless the daemon works.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The same, where the watchdog itself is tested.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Acts of the short form.
+const ACTS: u64 = 20_000;
+/// Bound of the daemon's memory: 64 MiB for requests, 64 MiB for the map, 128 MiB for transactions of one user, and the rest of
+/// the program.
+const MEMORY: u64 = 512 * MIB;
+
+/// The seed of this run: always the same, `FOREBAY_SEED`, or a fresh one.
+fn seed() -> u64 {
+    match std::env::var("FOREBAY_SEED").as_deref() {
+        Err(_) => 21,
+        Ok("fresh") => getrandom::u64().expect("random bytes"),
+        Ok(seed) => seed.parse().expect("FOREBAY_SEED is a number or `fresh`"),
+    }
+}
+
+#[test]
+fn hostile_callers_neither_hang_the_mount_nor_damage_it_nor_fill_the_memory() {
+    let minutes = std::env::var("FOREBAY_HOSTILE_MINUTES").ok();
+    let minutes: Option<u64> = minutes.map(|minutes| minutes.parse().expect("a number"));
+    let (processes, threads) = if minutes.is_some() {
+        (20, 100)
+    } else {
+        (4, 25)
+    };
+    let cast = Cast {
+        device: 256 * MIB,
+        seed: seed(),
+        processes,
+        threads,
+    };
+    let test = "hostile_callers_neither_hang_the_mount_nor_damage_it";
+    let Some(mut stage) = Stage::set(test, "data.img", &cast, PATIENCE) else {
+        return;
+    };
+    eprintln!("{test}: FOREBAY_SEED={}", cast.seed);
+    let (begun, mut told) = (Instant::now(), 0);
+    stage.go_on(|stage| {
+        let most = stage.most_memory();
+        assert!(most <= MEMORY, "{} MiB: {}", most / MIB, stage.report());
+        let Some(minutes) = minutes else {
+            return stage.callers.total() >= ACTS;
+        };
+        let now = begun.elapsed().as_secs() / 60;
+        if now > told {
+            told = now;
+            eprintln!("{}", stage.summary());
+        }
+        now >= minutes
+    });
+    eprintln!("{}", stage.summary());
+    stage.finish();
+}
+
+const FEW: Cast = Cast {
+    device: 64 * MIB,
+    seed: 22,
+    processes: 2,
+    threads: 4,
+};
+
+#[test]
+fn the_watchdog_finds_a_hang_when_the_daemon_is_stopped() {
+    let test = "the_watchdog_finds_a_hang";
+    let Some(mut stage) = Stage::set(test, "data.img", &FEW, LITTLE_PATIENCE) else {
+        return;
+    };
+    stage.go_on(|stage| stage.callers.total() > 100);
+    stage.stop_daemon(true);
+    while stage.look() != Verdict::Hang {}
+    let report = stage.waits();
+    stage.stop_daemon(false);
+    assert!(report.contains("forebay (-), T (stopped)"), "{report}");
+    assert!(report.contains("request_wait_answer"), "{report}");
+    let before = stage.callers.total();
+    while stage.callers.total() == before {
+        let _ = stage.look();
+    }
+    stage.finish();
+}
+
+#[test]
+fn the_watchdog_takes_a_slow_disk_for_slow() {
+    let (test, disk) = (
+        "the_watchdog_takes_a_slow_disk_for_slow",
+        "model:dec_rz26:data.img",
+    );
+    let Some(mut stage) = Stage::set(test, disk, &FEW, LITTLE_PATIENCE) else {
+        return;
+    };
+    stage.go_on(|stage| stage.callers.total() > 1500);
+    eprintln!("{}", stage.summary());
+    stage.finish();
+}

@@ -1,0 +1,181 @@
+//! A mounted filesystem, hostile callers on it, and the watchdog over both.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::callers::Callers;
+use crate::system::{installed, root, tool};
+use crate::waits;
+use crate::watchdog::{Sample, Verdict, Watchdog, Work};
+use crate::world::{MIB, World, output, signal, skip, texts};
+
+/// Processor time is counted in these.
+const TICK: Duration = Duration::from_millis(10);
+/// The time between two looks.
+const LOOKS: Duration = Duration::from_millis(50);
+
+/// Callers, and the size of the device.
+pub(crate) struct Cast {
+    pub(crate) device: u64,
+    pub(crate) seed: u64,
+    pub(crate) processes: usize,
+    pub(crate) threads: usize,
+}
+
+pub(crate) struct Stage {
+    world: World,
+    pub(crate) callers: Callers,
+    watchdog: Watchdog,
+    daemon: u32,
+    begun: Instant,
+    most_memory: u64,
+}
+
+impl Stage {
+    /// Mounts a filesystem on a device (`data.img`, which is made, or a model of a disk over it) and starts callers; or skips a
+    /// test aloud.
+    pub(crate) fn set(test: &str, device: &str, cast: &Cast, patience: Duration) -> Option<Stage> {
+        if !root() || !Path::new("/dev/fuse").exists() {
+            skip(test, "not root, or no FUSE");
+            return None;
+        }
+        if !installed(test, &["cc"]) {
+            return None;
+        }
+        let world = World::new();
+        world.image("data.img", cast.device);
+        world.ok(&["create", "--fs", "--data", device, "--name", "v", "--force"]);
+        let dir = world.path("mnt");
+        fs::create_dir(&dir).expect("made");
+        let bounded = ["--memory", "64MiB", "--map-memory", "64MiB"];
+        world.ok(&[&["mount", "v", "mnt"], &bounded[..]].concat());
+        for one in dir.ancestors().take(2) {
+            fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
+        }
+        let daemon = world.pid("v").expect("it is mounted");
+        let callers = Callers::start(&dir, cast.seed, cast.processes, cast.threads);
+        let watchdog = Watchdog::new(patience, Duration::ZERO, work(daemon));
+        let begun = Instant::now();
+        Some(Stage {
+            world,
+            callers,
+            watchdog,
+            daemon,
+            begun,
+            most_memory: 0,
+        })
+    }
+
+    /// Waits for a moment, and looks at all threads and at the daemon.
+    pub(crate) fn look(&mut self) -> Verdict {
+        // sleeps: counters of other processes give no event to wait for
+        std::thread::sleep(LOOKS);
+        self.most_memory = self.most_memory.max(memory(self.daemon, "VmHWM:"));
+        let sample = Sample {
+            done: self.callers.done(),
+            work: work(self.daemon),
+        };
+        self.watchdog.look(self.begun.elapsed(), &sample)
+    }
+
+    /// Goes on until `is_enough`, with processes that are killed and stopped. Fails at a hang, with a report.
+    pub(crate) fn go_on(&mut self, mut is_enough: impl FnMut(&Stage) -> bool) {
+        while !is_enough(self) {
+            self.callers.check_alive();
+            self.callers.disturb();
+            let verdict = self.look();
+            self.hold(&verdict);
+        }
+    }
+
+    fn hold(&mut self, verdict: &Verdict) {
+        if matches!(verdict, Verdict::Progress | Verdict::Slow) {
+            return;
+        }
+        let report = self.report();
+        eprintln!("{verdict:?} after {:?}\n{report}", self.begun.elapsed());
+        // Requests of threads that hang end with the connection.
+        let dir = self.world.path("mnt");
+        tool("umount", &["-f", dir.to_str().expect("UTF-8")]);
+        self.callers.kill();
+        panic!("{verdict:?}");
+    }
+
+    /// Describes what threads of callers and of the daemon wait for, and the daemon's state.
+    pub(crate) fn report(&self) -> String {
+        let status = output(&mut self.world.command(&["status", "v", "--json"]));
+        let status = status.map_or_else(|error| error.to_string(), |output| texts(&output).0);
+        format!("{}{status}\n", self.waits())
+    }
+
+    /// Describes what threads of callers and of the daemon wait for.
+    pub(crate) fn waits(&self) -> String {
+        let mut pids = self.callers.pids();
+        pids.push(self.daemon);
+        waits::report(&pids, &self.callers.threads())
+    }
+
+    pub(crate) fn stop_daemon(&self, stops: bool) {
+        signal(self.daemon, if stops { "STOP" } else { "CONT" });
+    }
+
+    /// The most memory that the daemon had, in bytes.
+    pub(crate) fn most_memory(&self) -> u64 {
+        self.most_memory
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "{} acts in {:?}, at most {} MiB of the daemon, at most {:?} between acts of a thread",
+            self.callers.total(),
+            self.begun.elapsed(),
+            self.most_memory / MIB,
+            self.watchdog.longest()
+        )
+    }
+
+    /// Ends all callers, unmounts the filesystem and checks it.
+    pub(crate) fn finish(mut self) {
+        self.callers.tell_to_end();
+        while !self.callers.have_ended() {
+            let verdict = self.look();
+            self.hold(&verdict);
+        }
+        drop(self.callers);
+        self.world.unmount("mnt");
+        // Without the model of a disk, which would read it slowly.
+        let found = self.world.ok(&["check", "--data", "data.img"]);
+        assert!(!found.contains("problem"), "{found}");
+    }
+}
+
+fn work(pid: u32) -> Work {
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("the daemon runs");
+    let stat = read("stat");
+    let fields = stat.rsplit(") ").next().unwrap_or_default();
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks: u32 = ticks
+        .map(|ticks| ticks.parse::<u32>().expect("a number"))
+        .sum();
+    let io = read("io");
+    let bytes = |name: &str| {
+        let line = io.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|bytes| bytes.trim().parse::<u64>().ok())
+            .expect("a number")
+    };
+    Work {
+        processor: TICK * ticks,
+        bytes: bytes("read_bytes:") + bytes("write_bytes:"),
+    }
+}
+
+/// A line of `/proc/PID/status`, in bytes.
+fn memory(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the daemon runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.expect("a number") << 10
+}

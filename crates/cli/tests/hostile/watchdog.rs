@@ -1,0 +1,195 @@
+//! A watchdog that tells a hang from slowness.
+
+use std::time::Duration;
+
+/// Part of the time in which an idle daemon may use a processor: for timers, and for the questions of the watchdog.
+const IDLE_SHARE: u32 = 50;
+/// Times the patience after which a single thread is stuck, and a daemon that works in vain is a hang.
+const LONG: u32 = 10;
+
+/// Work of the daemon since its start.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Work {
+    pub(crate) processor: Duration,
+    /// Bytes read from and written to devices.
+    pub(crate) bytes: u64,
+}
+
+/// A look at all threads and at the daemon.
+pub(crate) struct Sample {
+    /// Finished acts of each thread; `None` for a thread that has been stopped or has ended.
+    pub(crate) done: Vec<Option<u64>>,
+    pub(crate) work: Work,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Threads finish acts.
+    Progress,
+    /// No thread has finished an act for the patience, and the daemon works.
+    Slow,
+    /// No thread has finished an act for the patience, and the daemon is idle; or for ten times the patience.
+    Hang,
+    /// Threads that have not finished an act for ten times the patience, beside others that have.
+    Stuck(Vec<usize>),
+}
+
+pub(crate) struct Watchdog {
+    patience: Duration,
+    /// Per thread: finished acts, and the time at which they last changed.
+    threads: Vec<(Option<u64>, Duration)>,
+    /// The time at which a thread last finished an act, and the daemon's work until then.
+    progress: (Duration, Work),
+    longest: Duration,
+}
+
+impl Watchdog {
+    pub(crate) fn new(patience: Duration, now: Duration, work: Work) -> Watchdog {
+        Watchdog {
+            patience,
+            threads: Vec::new(),
+            progress: (now, work),
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// The longest time in which a thread that still runs did not finish an act.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    pub(crate) fn look(&mut self, now: Duration, sample: &Sample) -> Verdict {
+        self.threads.resize(sample.done.len(), (None, now));
+        let mut is_progress = sample.done.iter().all(Option::is_none);
+        for (thread, &done) in self.threads.iter_mut().zip(&sample.done) {
+            if thread.0 == done && done.is_some() {
+                continue;
+            }
+            if thread.0.is_some() && done.is_some() {
+                is_progress = true;
+                self.longest = self.longest.max(now.saturating_sub(thread.1));
+            }
+            *thread = (done, now);
+        }
+        if is_progress {
+            self.progress = (now, sample.work);
+        }
+        self.judge(now, sample.work)
+    }
+
+    fn judge(&self, now: Duration, work: Work) -> Verdict {
+        let (since, before) = self.progress;
+        let waited = now.saturating_sub(since);
+        if waited >= self.patience {
+            let processor = work.processor.saturating_sub(before.processor);
+            let is_idle = processor * IDLE_SHARE < waited && work.bytes == before.bytes;
+            let hangs = is_idle || waited >= self.patience * LONG;
+            return if hangs { Verdict::Hang } else { Verdict::Slow };
+        }
+        let is_stuck = |thread: &(Option<u64>, Duration)| {
+            thread.0.is_some() && now.saturating_sub(thread.1) >= self.patience * LONG
+        };
+        let all = self.threads.iter().enumerate();
+        let stuck: Vec<usize> = all
+            .filter_map(|(n, one)| is_stuck(one).then_some(n))
+            .collect();
+        if stuck.is_empty() {
+            Verdict::Progress
+        } else {
+            Verdict::Stuck(stuck)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: u64 = 60;
+
+    /// Looks once a second at two threads and the daemon, as `sample` describes them, until a verdict other than progress.
+    fn watch(
+        seconds: u64,
+        sample: impl Fn(u64) -> (Option<u64>, Option<u64>, Work),
+    ) -> (u64, Verdict) {
+        let mut watchdog = Watchdog::new(
+            Duration::from_secs(PATIENCE),
+            Duration::ZERO,
+            Work::default(),
+        );
+        for second in 0..seconds {
+            let (one, other, work) = sample(second);
+            let sample = Sample {
+                done: vec![one, other],
+                work,
+            };
+            let verdict = watchdog.look(Duration::from_secs(second), &sample);
+            if verdict != Verdict::Progress {
+                return (second, verdict);
+            }
+        }
+        (seconds, Verdict::Progress)
+    }
+
+    fn busy(second: u64) -> Work {
+        Work {
+            processor: Duration::from_millis(500 * second),
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn threads_that_finish_an_act_within_the_patience_make_progress() {
+        let slowly = |second: u64| (Some(second / (PATIENCE - 1)), Some(0), Work::default());
+        assert_eq!(watch(590, slowly), (590, Verdict::Progress));
+    }
+
+    #[test]
+    fn an_idle_daemon_without_progress_is_a_hang() {
+        let hangs = |second: u64| (Some(second.min(100)), Some(second.min(90)), Work::default());
+        assert_eq!(watch(1000, hangs), (100 + PATIENCE, Verdict::Hang));
+    }
+
+    #[test]
+    fn a_daemon_that_works_without_progress_is_slow_and_a_hang_in_the_end() {
+        let computes = |second: u64| (Some(0), Some(0), busy(second));
+        assert_eq!(watch(1000, computes), (PATIENCE, Verdict::Slow));
+        let writes = |second: u64| {
+            let work = Work {
+                processor: Duration::ZERO,
+                bytes: second,
+            };
+            (Some(0), Some(0), work)
+        };
+        assert_eq!(watch(1000, writes), (PATIENCE, Verdict::Slow));
+        let work = busy(600);
+        let mut watchdog = Watchdog::new(
+            Duration::from_secs(PATIENCE),
+            Duration::ZERO,
+            Work::default(),
+        );
+        let sample = Sample {
+            done: vec![Some(0)],
+            work,
+        };
+        assert_eq!(watchdog.look(Duration::ZERO, &sample), Verdict::Progress);
+        assert_eq!(
+            watchdog.look(Duration::from_secs(600), &sample),
+            Verdict::Hang
+        );
+    }
+
+    #[test]
+    fn a_thread_without_progress_beside_others_is_stuck() {
+        let one = |second: u64| (Some(0), Some(second), busy(second));
+        assert_eq!(watch(1000, one), (600, Verdict::Stuck(vec![0])));
+    }
+
+    #[test]
+    fn a_stopped_thread_is_neither_stuck_nor_a_hang() {
+        let one = |second: u64| (None, Some(second), Work::default());
+        assert_eq!(watch(1000, one), (1000, Verdict::Progress));
+        let all = |_| (None, None, Work::default());
+        assert_eq!(watch(1000, all), (1000, Verdict::Progress));
+    }
+}
