@@ -112,9 +112,9 @@ impl Stage {
 
     /// Describes what threads of callers and of the daemon wait for.
     pub(crate) fn waits(&self) -> String {
-        let mut pids = self.callers.pids();
-        pids.push(self.daemon);
-        waits::report(&pids, &self.callers.threads())
+        let threads = self.callers.threads();
+        let daemon = waits::report(&[self.daemon], &threads);
+        daemon + &waits::report(&self.callers.pids(), &threads)
     }
 
     pub(crate) fn stop_daemon(&self, stops: bool) {

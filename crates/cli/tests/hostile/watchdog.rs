@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Part of the time in which an idle daemon may use a processor: for timers, and for the questions of the watchdog.
 const IDLE_SHARE: u32 = 50;
+/// Parts of the patience, in each of which it is seen whether the daemon works.
+const WINDOWS: u32 = 10;
 /// Times the patience after which a single thread is stuck, and a daemon that works in vain is a hang.
 const LONG: u32 = 10;
 
@@ -38,8 +40,12 @@ pub(crate) struct Watchdog {
     patience: Duration,
     /// Per thread: finished acts, and the time at which they last changed.
     threads: Vec<(Option<u64>, Duration)>,
-    /// The time at which a thread last finished an act, and the daemon's work until then.
-    progress: (Duration, Work),
+    /// The time at which a thread last finished an act.
+    progress: Duration,
+    /// The beginning of the current window, and the daemon's work until then.
+    window: (Duration, Work),
+    /// The end of the last window in which the daemon worked.
+    worked: Duration,
     longest: Duration,
 }
 
@@ -48,7 +54,9 @@ impl Watchdog {
         Watchdog {
             patience,
             threads: Vec::new(),
-            progress: (now, work),
+            progress: now,
+            window: (now, work),
+            worked: now,
             longest: Duration::ZERO,
         }
     }
@@ -72,17 +80,29 @@ impl Watchdog {
             *thread = (done, now);
         }
         if is_progress {
-            self.progress = (now, sample.work);
+            self.progress = now;
         }
-        self.judge(now, sample.work)
+        self.watch_daemon(now, sample.work);
+        self.judge(now)
     }
 
-    fn judge(&self, now: Duration, work: Work) -> Verdict {
-        let (since, before) = self.progress;
-        let waited = now.saturating_sub(since);
+    fn watch_daemon(&mut self, now: Duration, work: Work) {
+        let (since, before) = self.window;
+        let length = now.saturating_sub(since);
+        if length < self.patience / WINDOWS {
+            return;
+        }
+        let processor = work.processor.saturating_sub(before.processor);
+        if processor * IDLE_SHARE >= length || work.bytes != before.bytes {
+            self.worked = now;
+        }
+        self.window = (now, work);
+    }
+
+    fn judge(&self, now: Duration) -> Verdict {
+        let waited = now.saturating_sub(self.progress);
         if waited >= self.patience {
-            let processor = work.processor.saturating_sub(before.processor);
-            let is_idle = processor * IDLE_SHARE < waited && work.bytes == before.bytes;
+            let is_idle = now.saturating_sub(self.worked) >= self.patience / 2;
             let hangs = is_idle || waited >= self.patience * LONG;
             return if hangs { Verdict::Hang } else { Verdict::Slow };
         }
@@ -147,6 +167,16 @@ mod tests {
     #[test]
     fn an_idle_daemon_without_progress_is_a_hang() {
         let hangs = |second: u64| (Some(second.min(100)), Some(second.min(90)), Work::default());
+        assert_eq!(watch(1000, hangs), (100 + PATIENCE, Verdict::Hang));
+    }
+
+    #[test]
+    fn a_daemon_that_ends_its_work_after_the_last_act_is_a_hang() {
+        let hangs = |second: u64| {
+            let work = busy(second.min(110));
+            let bytes = second.min(110);
+            (Some(second.min(100)), Some(0), Work { bytes, ..work })
+        };
         assert_eq!(watch(1000, hangs), (100 + PATIENCE, Verdict::Hang));
     }
 
