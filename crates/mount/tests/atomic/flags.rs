@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::harness::{Mounted, has, skip};
 use crate::programs::run;
-use crate::users::{as_nobody, open_to_all};
+use crate::users::{NOBODY, as_nobody, open_to_all};
 
 fn set(path: &Path, flags: IFlags) {
     let file = File::open(path).expect("opened");
@@ -258,7 +258,9 @@ fn chattr_and_lsattr_work_and_only_the_owner_and_root_set_flags() {
     assert!(version.expect("started").status.success());
     if has("setpriv") {
         open_to_all(&dir);
-        as_nobody(&dir, "touch own && chattr +d own");
+        fs::write(dir.join("own"), b"").expect("made");
+        chown(dir.join("own"), Some(NOBODY), Some(NOBODY)).expect("given away");
+        as_nobody(&dir, "chattr +d own");
         assert_eq!(flags_of(&dir.join("own")), "d");
         fs::write(dir.join("other"), b"").expect("made");
         as_nobody(

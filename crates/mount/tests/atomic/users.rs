@@ -15,7 +15,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::harness::{Mounted, has, skip};
 
 const PAGE: u64 = 4096;
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 const PRIVILEGED: u32 = 0o6777;
 
 /// More requests at a time than may be under way.
