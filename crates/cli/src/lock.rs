@@ -11,6 +11,7 @@ use forebay_rt::Rt;
 use forebay_stack::Name;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
 use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Code, Failure, Outcome};
@@ -136,12 +137,25 @@ impl NameLock {
         }
     }
 
-    /// Takes the lock of `name`.
+    /// Takes the lock of `name`. If a daemon that was killed still has it, ends what keeps that in the kernel.
     pub(crate) fn take(dirs: &Dirs, name: &Name) -> Outcome<NameLock> {
         dirs.make_runtime()?;
         let path = dirs.lock_file(name);
-        let lock = LockFile::take(path.clone())
-            .map_err(|error| Failure::io(format!("cannot lock {}: {error}", path.display())))?;
+        let take = || {
+            let lock = LockFile::take(path.clone());
+            lock.map_err(|error| Failure::io(format!("cannot lock {}: {error}", path.display())))
+        };
+        let mut lock = take()?;
+        let mut tries = LETTING_GO.as_millis() / TRY_EVERY.as_millis();
+        while let Err(Held { pid }) = &lock
+            && was_killed(pid)
+            && tries > 0
+        {
+            cut_off(dirs, name);
+            tries -= 1;
+            std::thread::sleep(TRY_EVERY);
+            lock = take()?;
+        }
         let lock = lock.map_err(|Held { pid }| {
             let by = match pid.as_str() {
                 "" => String::new(),
@@ -194,6 +208,45 @@ impl Drop for NameLock {
         if self.predecessor_died && !self.settled.get() {
             self.lock.leave();
         }
+    }
+}
+
+/// Returns true if the process was killed, and is not gone: a thread of it waits in the kernel.
+fn was_killed(pid: &str) -> bool {
+    let Ok(pid) = pid.parse::<u32>() else {
+        return false;
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before the state may have parentheses of its own.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|rest| rest.starts_with(['Z', 'X']))
+}
+
+/// Cuts the connection of the filesystem that a daemon of this name has mounted: requests that wait for it end with errors.
+fn cut_off(dirs: &Dirs, name: &Name) {
+    let Some(dir) = dirs.noted_mount(name) else {
+        return;
+    };
+    let mounts = forebay_os::mounts().unwrap_or_default();
+    let is_it = |mount: &forebay_os::Mount| {
+        let is_ours = mount.fstype == forebay_os::FUSE_TYPE;
+        is_ours && mount.point == dir && mount.source == Path::new(name.as_str())
+    };
+    if mounts.iter().any(is_it) {
+        tracing::warn!(
+            dir = %dir.display(),
+            "a daemon was killed while the kernel waited for it: requests that still wait end with errors"
+        );
+        // It may be in use, and stays mounted then.
+        let _ = rustix::mount::unmount(&dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+    }
+}
+
+/// Cuts off the filesystem of this name if its daemon was killed, and a thread of that still waits in the kernel.
+pub(crate) fn cut_off_killed(dirs: &Dirs, name: &Name) {
+    let pid = std::fs::read_to_string(dirs.lock_file(name)).unwrap_or_default();
+    if was_killed(pid.trim()) {
+        cut_off(dirs, name);
     }
 }
 

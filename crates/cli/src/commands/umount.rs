@@ -17,6 +17,7 @@ use rustix::mount::UnmountFlags;
 
 use super::drain::drained;
 use crate::args::UmountArgs;
+use crate::lock::cut_off_killed;
 
 /// How long a daemon that said it is done may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);
@@ -174,7 +175,11 @@ fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
     let there = mounts.iter().rev().find(|mount| mount.point == dir);
     let cleared = match there {
         Some(mount) => {
-            let dead = Mount::at(dir.clone(), &mount.source.to_string_lossy());
+            let source = mount.source.to_string_lossy();
+            if let Ok(name) = source.parse::<Name>() {
+                cut_off_killed(dirs, &name);
+            }
+            let dead = Mount::at(dir.clone(), &source);
             dead.clear_dead().map_err(|error| {
                 Failure::io(format!("cannot unmount {}: {error}", dir.display()))
             })?

@@ -115,3 +115,25 @@ fn the_watchdog_takes_a_slow_disk_for_slow() {
     eprintln!("{}", stage.summary());
     stage.finish();
 }
+
+/// Found under databases and hostile callers: a thread of the killed daemon waited in the kernel for a page that only the daemon could
+/// have written back. So the connection stayed open, its users hung, and so did the next mount.
+#[test]
+fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_users_end() {
+    let test = "a_filesystem_whose_daemon_was_killed_under_load";
+    let rounds = std::env::var("FOREBAY_ROUNDS");
+    let rounds: u64 = rounds.map_or(3, |rounds| rounds.parse().expect("a number"));
+    for round in 0..rounds {
+        let cast = Cast {
+            device: 128 * MIB,
+            seed: seed() + round,
+            processes: 3,
+            threads: 30,
+        };
+        let Some(mut stage) = Stage::set(test, "data.img", &cast, PATIENCE) else {
+            return;
+        };
+        stage.go_on(|stage| stage.callers.total() > 3000 + 1000 * round);
+        stage.kill_and_mount_again();
+    }
+}

@@ -13,6 +13,8 @@ use crate::world::{MIB, World, output, signal, skip, texts};
 
 /// Processor time is counted in these.
 const TICK: Duration = Duration::from_millis(10);
+/// Callers that were killed have ended by then, counted from their start.
+const END_PATIENCE: Duration = Duration::from_secs(300);
 /// The time between two looks.
 const LOOKS: Duration = Duration::from_millis(50);
 
@@ -134,6 +136,23 @@ impl Stage {
             self.most_memory / MIB,
             self.watchdog.longest()
         )
+    }
+
+    /// Kills the daemon while callers act, and then the callers. Mounts the filesystem again, which ends what still waits for
+    /// that daemon, unmounts it and checks it.
+    pub(crate) fn kill_and_mount_again(mut self) {
+        self.world.kill("v");
+        self.callers.kill();
+        self.world.ok(&["mount", "v", "mnt"]);
+        while !self.callers.have_ended() {
+            assert!(self.begun.elapsed() < END_PATIENCE, "{}", self.waits());
+            // sleeps: the end of other processes gives no event to wait for
+            std::thread::sleep(LOOKS);
+        }
+        drop(self.callers);
+        self.world.unmount("mnt");
+        let found = self.world.ok(&["check", "v"]);
+        assert!(!found.contains("problem"), "{found}");
     }
 
     /// Ends all callers, unmounts the filesystem and checks it.

@@ -7,9 +7,10 @@
 //! What is to be forgotten of a file while something of it is being told becomes one with what waits already. So memory
 //! is bounded by the numbers of files and of requests, however long the kernel takes.
 //!
-//! If the process is killed while a thread waits there for a reply that never comes, the connection stays open (`channel.rs`)
-//! until somebody cuts it in `/sys/fs/fuse/connections`: what it waits for is a page that somebody else uses at the same
-//! moment, which is rare.
+//! If the process is killed while a thread waits there for a reply that never comes, the thread keeps the connection open
+//! (`channel.rs`), and what it waits for is kept by a page that somebody else uses at that moment. Databases that change pages by
+//! updates and through the page cache met that once in some dozens of kills. So whoever mounts or unmounts the filesystem next
+//! cuts the connection of a daemon that was killed and is not gone (`cli/src/lock.rs`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
