@@ -12,11 +12,12 @@ mod system;
 #[path = "../cli/world.rs"]
 mod world;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use stage::{Cast, Stage};
 use watchdog::Verdict;
-use world::MIB;
+use world::{MIB, output};
 
 /// No progress for so long is a hang, unless the daemon works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -136,4 +137,21 @@ fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_
         stage.go_on(|stage| stage.callers.total() > 3000 + 1000 * round);
         stage.kill_and_mount_again();
     }
+}
+
+/// Found by the hostile callers: a process that hung until it was killed, and with it all who wanted its file's lock.
+#[test]
+fn a_file_is_mapped_beside_direct_writes_of_the_same_process() {
+    let test = "a_file_is_mapped_beside_direct_writes_of_the_same_process";
+    let Some(stage) = Stage::set(test, "data.img", &FEW, PATIENCE) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("made");
+    let (program, file) = (scratch.path().join("program"), stage.dir().join("file"));
+    callers::build_mapped_direct(&program);
+    std::fs::write(&file, vec![0; 1 << 20]).expect("written");
+    // One that hangs is killed, and an error.
+    let run = output(Command::new(&program).arg(&file)).expect("it ends");
+    assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
+    stage.finish();
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::callers::Callers;
@@ -117,6 +117,10 @@ impl Stage {
         let threads = self.callers.threads();
         let daemon = waits::report(&[self.daemon], &threads);
         daemon + &waits::report(&self.callers.pids(), &threads)
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.world.path("mnt")
     }
 
     pub(crate) fn stop_daemon(&self, stops: bool) {
