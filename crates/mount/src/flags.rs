@@ -9,6 +9,7 @@ use forebay_fuse::Request;
 use forebay_fuse::files::Ioctl;
 use forebay_serve::fuse::{Stale, Underway};
 
+use crate::attributes::attributes_of;
 use crate::error::Out;
 use crate::handler::Files;
 use crate::handles::appends;
@@ -109,6 +110,8 @@ impl Files {
                     self.write_back(underway, &[all]).await;
                 }
                 self.fs.set_flags(request.node, |_| Ok(flags)).await?;
+                // The kernel does not expect that another time changes.
+                underway.forget(&[attributes_of(request.node)]).await;
                 Ok(Vec::new())
             }
         }
