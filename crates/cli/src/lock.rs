@@ -223,31 +223,32 @@ fn was_killed(pid: &str) -> bool {
 }
 
 /// Cuts the connection of the filesystem that a daemon of this name has mounted: requests that wait for it end with errors.
-fn cut_off(dirs: &Dirs, name: &Name) {
+/// Returns true if that has unmounted it, since nobody used it.
+fn cut_off(dirs: &Dirs, name: &Name) -> bool {
     let Some(dir) = dirs.noted_mount(name) else {
-        return;
+        return false;
     };
     let mounts = forebay_os::mounts().unwrap_or_default();
     let is_it = |mount: &forebay_os::Mount| {
         let is_ours = mount.fstype == forebay_os::FUSE_TYPE;
         is_ours && mount.point == dir && mount.source == Path::new(name.as_str())
     };
-    if mounts.iter().any(is_it) {
-        tracing::warn!(
-            dir = %dir.display(),
-            "a daemon was killed while the kernel waited for it: requests that still wait end with errors"
-        );
-        // It may be in use, and stays mounted then.
-        let _ = rustix::mount::unmount(&dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+    if !mounts.iter().any(is_it) {
+        return false;
     }
+    tracing::warn!(
+        dir = %dir.display(),
+        "a daemon was killed: requests that still wait for it end with errors"
+    );
+    // It may be in use, and stays mounted then.
+    rustix::mount::unmount(&dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW).is_ok()
 }
 
-/// Cuts off the filesystem of this name if its daemon was killed, and a thread of that still waits in the kernel.
-pub(crate) fn cut_off_killed(dirs: &Dirs, name: &Name) {
+/// Cuts off the filesystem of this name if its daemon was killed, of which a thread may still wait in the kernel. Returns true if that
+/// has unmounted it.
+pub(crate) fn cut_off_killed(dirs: &Dirs, name: &Name) -> bool {
     let pid = std::fs::read_to_string(dirs.lock_file(name)).unwrap_or_default();
-    if was_killed(pid.trim()) {
-        cut_off(dirs, name);
-    }
+    was_killed(pid.trim()) && cut_off(dirs, name)
 }
 
 #[cfg(test)]

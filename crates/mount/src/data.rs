@@ -26,6 +26,9 @@ const DIRECT_WAITING_MAX: usize = 64;
 const MOMENT: Duration = Duration::from_millis(20);
 /// The most bytes that are copied from file to file at once.
 const COPIED_AT_ONCE: u64 = 4 << 20;
+/// A copy at once has about so many pieces of data and holes at most: each is up to three writes and trims of a batch, which may have 8,192.
+/// The kernel takes a copy for shorter then, and programs go on where it ended.
+const COPIED_PIECES_MAX: usize = 2048;
 
 impl Files {
     pub(crate) fn open(&self, file: u64, flags: u32) -> Answer {
@@ -307,7 +310,7 @@ impl Files {
         if len > 0 && copy.to_at.checked_add(len).is_none() {
             return Err(FsError::Invalid("it ends nowhere"));
         }
-        while at < end {
+        while at < end && edits.pieces() < COPIED_PIECES_MAX {
             let data = self.next_data(from, at, end).await?;
             edits.punch(there(at), data.start - at);
             if data.start < data.end {

@@ -176,13 +176,12 @@ fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
     let cleared = match there {
         Some(mount) => {
             let source = mount.source.to_string_lossy();
-            if let Ok(name) = source.parse::<Name>() {
-                cut_off_killed(dirs, &name);
-            }
+            let name = source.parse::<Name>();
             let dead = Mount::at(dir.clone(), &source);
-            dead.clear_dead().map_err(|error| {
-                Failure::io(format!("cannot unmount {}: {error}", dir.display()))
-            })?
+            name.is_ok_and(|name| cut_off_killed(dirs, &name))
+                || dead.clear_dead().map_err(|error| {
+                    Failure::io(format!("cannot unmount {}: {error}", dir.display()))
+                })?
         }
         None => false,
     };

@@ -229,11 +229,14 @@ impl World {
         let pid = self.pid(name).expect("it is attached");
         signal(pid, "KILL");
         wait_for_end(pid);
-        // The kernel closes what the process had a moment later.
+        // The kernel closes what the process had a moment later, unless a thread of it waits there for what only it could do.
+        let threads = std::path::PathBuf::from(format!("/proc/{pid}/task"));
         wait_until("the control socket is dead", || {
             let socket = self.path("run").join(format!("{name}.sock"));
             let connected = std::os::unix::net::UnixStream::connect(socket);
-            connected.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+            let left = fs::read_dir(&threads).map_or(0, Iterator::count);
+            let refused = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ConnectionRefused;
+            connected.as_ref().is_err_and(refused) || left > 1
         });
     }
 }

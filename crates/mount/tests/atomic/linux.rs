@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use rustix::fs::{
-    CWD, FallocateFlags, RenameFlags, XattrFlags, fallocate, getxattr, removexattr, renameat_with,
-    setxattr, statvfs,
+    CWD, FallocateFlags, RenameFlags, XattrFlags, copy_file_range, fallocate, getxattr,
+    removexattr, renameat_with, setxattr, statvfs,
 };
 use rustix::io::Errno;
 
@@ -274,5 +274,39 @@ fn fallocate_reserves_space_which_others_do_not_get() {
         .write_all_at(&[b'f'; 65536], at)
         .expect("there is room again");
     drop((kept, filler));
+    mounted.finish();
+}
+
+/// Found by a hostile review: a copy of more pieces than a batch may have was refused (E2BIG).
+#[test]
+fn a_file_of_many_small_pieces_is_copied_with_its_holes() {
+    let Some(mounted) = Mounted::new("a_file_of_many_small_pieces_is_copied") else {
+        return;
+    };
+    let dir = mounted.dir();
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    let source = File::create(&from).expect("made");
+    for at in (0..8 * MIB).step_by(1024) {
+        source
+            .write_all_at(&[at as u8 | 1; 512], at)
+            .expect("written");
+    }
+    source.set_len(8 * MIB).expect("a hole at the end");
+    drop(source);
+    let (source, target) = (
+        File::open(&from).expect("opened"),
+        File::create(&to).expect("made"),
+    );
+    let (mut at, mut there) = (0, 0);
+    while at < 8 * MIB {
+        let left = (8 * MIB - at) as usize;
+        let copied = copy_file_range(&source, Some(&mut at), &target, Some(&mut there), left);
+        assert!(copied.expect("copied") > 0);
+    }
+    assert_eq!(there, 8 * MIB);
+    assert!(fs::read(&from).expect("read") == fs::read(&to).expect("read"));
+    let blocks = |path| fs::metadata(path).expect("told").blocks();
+    assert_eq!(blocks(&from), blocks(&to));
+    drop((source, target));
     mounted.finish();
 }
