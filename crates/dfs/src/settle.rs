@@ -28,7 +28,8 @@ use crate::geometry::PREALLOCATION_SECTORS;
 use crate::preallocated::{Preallocated, RangeEdit, SettledFile};
 
 impl Fs {
-    /// Adds to a batch what it changes of preallocated space, and returns that for [`Preallocations::settle`].
+    /// Adds to a batch what it changes of preallocated space, and returns that for
+    /// [`Preallocations::settle`](crate::preallocated::Preallocations::settle).
     ///
     /// # Errors
     /// If the map cannot be read, or there would be too many ranges.
