@@ -223,7 +223,7 @@ fn was_killed(pid: &str) -> bool {
 }
 
 /// Cuts the connection of the filesystem that a daemon of this name has mounted: requests that wait for it end with errors.
-/// Returns true if that has unmounted it, since nobody used it.
+/// Returns true if the filesystem is unmounted by that: it was not in use.
 fn cut_off(dirs: &Dirs, name: &Name) -> bool {
     let Some(dir) = dirs.noted_mount(name) else {
         return false;

@@ -46,7 +46,7 @@ impl BlockStatus for Places {
     }
 
     fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
-        // Where space is taken as data is written, trimmed ranges take none.
+        // A thin volume takes space as data is written, so a trimmed range takes none.
         let thin = self.volume.room().is_some();
         joined(range, max.max(1), |part| {
             let extents = self.volume.place(part).into_iter();
