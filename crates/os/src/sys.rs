@@ -25,23 +25,38 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// An open-file-description lock, not `flock`, because that is what other users of disk images
 /// (QEMU) take, and because udev takes `flock`s on block devices at any time.
 pub(crate) fn lock_file(fd: BorrowedFd<'_>, shared: bool) -> io::Result<()> {
-    // SAFETY: a lock description is plain data for which zeroes are valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    let lock = whole_file(shared);
     // SAFETY: the lock description outlives the call.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).map(drop)
 }
 
-/// True if the lock that keeps this process from writing to a file is one for reading.
-pub(crate) fn is_being_read(fd: BorrowedFd<'_>) -> bool {
+/// A lock of somebody else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ForeignLock {
+    /// For reading: readers share.
+    Shared,
+    /// For writing.
+    Exclusive,
+}
+
+/// What keeps [`lock_file`] from locking a file now. `None` if nothing does any more.
+pub(crate) fn foreign_lock(fd: BorrowedFd<'_>, shared: bool) -> io::Result<Option<ForeignLock>> {
+    let mut lock = whole_file(shared);
+    // SAFETY: the lock description outlives the call, which may change it.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) })?;
+    Ok(match lock.l_type.into() {
+        libc::F_UNLCK => None,
+        libc::F_RDLCK => Some(ForeignLock::Shared),
+        _ => Some(ForeignLock::Exclusive),
+    })
+}
+
+fn whole_file(shared: bool) -> libc::flock {
     // SAFETY: a lock description is plain data for which zeroes are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the lock description outlives the call, which may change it.
-    let asked = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) });
-    asked.is_ok() && lock.l_type == libc::F_RDLCK as libc::c_short
+    lock
 }
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {

@@ -5,7 +5,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::{dir, file, root_or_skip, run};
 use forebay_os::{CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, node_id};
@@ -21,7 +22,6 @@ const READING: OpenOptions = OpenOptions {
     outlast_readers: false,
 };
 
-/// The error of opening `path`, which must name it.
 /// Held while a process is started, and while it matters who has a file open: until it runs its program, a new
 /// process has all that this one has open, and locked.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -30,6 +30,7 @@ fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The error of opening `path`, which must name it.
 fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {
     let path = path.as_ref().to_owned();
     let named = path.display().to_string();
@@ -117,6 +118,33 @@ fn one_who_writes_keeps_all_others_out_and_readers_share() {
         drop(readers);
         open(WRITING).unwrap();
     });
+}
+
+#[test]
+fn a_reader_that_leaves_at_any_moment_is_outlasted() {
+    let _nobody_starts = starting();
+    let dir = dir();
+    let path = file(&dir, "a", 4096);
+    // Comes and leaves until it is told to end.
+    let ends = Arc::new(AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let (path, ends) = (path.clone(), ends.clone());
+        move || {
+            run(|_, ring| async move {
+                while !ends.load(Ordering::Relaxed) {
+                    // Refused while the writer has it.
+                    let _ = forebay_os::open(&ring, &path, READING);
+                }
+            });
+        }
+    });
+    run(|_, ring| async move {
+        for _ in 0..300 {
+            forebay_os::open(&ring, &path, WRITING.outlasting_readers()).unwrap();
+        }
+    });
+    ends.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
 }
 
 #[test]

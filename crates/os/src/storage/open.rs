@@ -19,6 +19,7 @@ use super::probe::{self, Probed};
 use super::small_blocks::SmallBlocks;
 use super::sysfs::DevNumber;
 use super::{OpenError, busy, error::Users, sysfs};
+use crate::sys::ForeignLock;
 use crate::{Ring, sys};
 
 /// How long to wait for a device that is in use by nobody who can be seen. That is what a process
@@ -30,6 +31,8 @@ const READERS_MAX: Duration = Duration::from_secs(60);
 /// After how long that is said.
 const NOBODY_SAID: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often in a row a lock is tried that was gone when it was asked for.
+const LOCK_TRIES: u32 = 100;
 
 /// How to open a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -297,18 +300,30 @@ impl Asked {
     }
 
     fn lock(&self, fd: impl AsFd, users: impl Fn(usize) -> Users) -> Result<(), OpenError> {
-        match sys::lock_file(fd.as_fd(), self.read_only) {
-            // fcntl may say either when another holds it.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                Err(OpenError::Locked {
-                    path: self.path.clone(),
-                    // The descriptor we just opened makes us one of them.
-                    users: users(1),
-                    reads: !self.read_only && sys::is_being_read(fd.as_fd()),
-                })
+        let fd = fd.as_fd();
+        // A lock may go between the refusal and the question what it was: then it is tried again.
+        // One that comes and goes each time is taken for a reader's.
+        let mut foreign = ForeignLock::Shared;
+        for _ in 0..LOCK_TRIES {
+            match sys::lock_file(fd, self.read_only) {
+                // fcntl may say either when another holds it.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                }
+                result => return result.map_err(|e| self.refused(e, "locking it")),
             }
-            result => result.map_err(|e| self.refused(e, "locking it")),
+            // Before the users are looked for, which takes so long that the lock may be gone by then.
+            let asked = sys::foreign_lock(fd, self.read_only);
+            if let Some(found) = asked.map_err(|e| self.refused(e, "asking who locked it"))? {
+                foreign = found;
+                break;
+            }
         }
+        Err(OpenError::Locked {
+            path: self.path.clone(),
+            // The descriptor we just opened makes us one of them.
+            users: users(1),
+            reads: !self.read_only && foreign == ForeignLock::Shared,
+        })
     }
 
     fn check(&self, probed: &Probed) -> Result<(), OpenError> {
