@@ -174,7 +174,8 @@ impl<'a> Change<'a> {
         for (file, inode, _) in &self.inodes {
             file.begin_moving(inode);
         }
-        let recent = &self.fs.0.recent;
+        let (recent, census) = (&self.fs.0.recent, &self.fs.0.census);
+        let begun = census.begin();
         self.entries.iter().for_each(|(at, _)| recent.forget(*at));
         let done = self.fs.space().apply(&self.batch, LATER).await;
         for (file, ..) in &self.inodes {
@@ -204,10 +205,14 @@ impl<'a> Change<'a> {
             }
         }
         for file in self.gone {
+            census.removed(file.number(), begun);
             files.remove(file.number());
         }
-        let made = self.made.into_iter();
-        let made = made.map(|inode| files.insert(inode)).collect();
+        let made = self.made.into_iter().map(|inode| {
+            census.made(inode.file, begun);
+            files.insert(inode)
+        });
+        let made = made.collect();
         Ok((made, more))
     }
 }

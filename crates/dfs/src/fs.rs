@@ -10,6 +10,7 @@ use forebay_units::{SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Space};
 
 use crate::accesses::AccessTimes;
+use crate::census::Census;
 use crate::error::{FsError, LATER, OpenError, Result};
 use crate::files::{File, Files};
 use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
@@ -21,6 +22,8 @@ use crate::recent::Recent;
 /// Generations of files that are made while the filesystem is in use begin with how often it was taken up, in the bits above.
 const GENERATION_BITS: u32 = 40;
 const SUPERBLOCK_SECTORS: u64 = 8;
+/// Leaves of the space's map in which files are counted in one go.
+const LEAVES_COUNTED: usize = 16;
 
 /// Says what time it is.
 pub type Clock = Rc<dyn Fn() -> Time>;
@@ -54,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) files: RefCell<Files>,
     pub(crate) recent: Recent,
     pub(crate) preallocations: Preallocations,
+    pub(crate) census: Census,
     /// Held while a directory goes from one directory to another.
     pub(crate) moving: Rc<Lock>,
     /// Where a number for a new file is looked for.
@@ -74,6 +78,8 @@ pub struct Room {
     pub free: u64,
     /// Files that there may be.
     pub files: u64,
+    /// Files that there are, as far as they were counted ([`Fs::count_files`]).
+    pub used_files: u64,
 }
 
 /// Makes a filesystem in a space in which nothing is.
@@ -183,6 +189,7 @@ async fn take_up(
         files: RefCell::default(),
         recent: Recent::default(),
         preallocations: Preallocations::default(),
+        census: Census::default(),
         moving: Rc::default(),
         cursor: Cell::new(begin),
         taken: RefCell::default(),
@@ -223,7 +230,26 @@ impl Fs {
                 .mappable_in_blocks
                 .saturating_sub(capacity.mapped + capacity.preallocated),
             files: self.geometry().files(),
+            used_files: self.0.census.counted(),
         }
+    }
+
+    /// Counts some more files. Returns true if all are counted.
+    ///
+    /// # Errors
+    /// If the space's map cannot be read.
+    pub async fn count_files(&self) -> Result<bool> {
+        let (census, geometry) = (&self.0.census, self.geometry());
+        let (first, end) = (geometry.inode(0).0, geometry.inode(geometry.files()).0);
+        for _ in 0..LEAVES_COUNTED {
+            let (begun, at) = (census.begin(), first + census.upto());
+            if at >= end {
+                return Ok(true);
+            }
+            let (found, upto) = self.space().mapped_in_leaf(at..end).await?;
+            census.found(begun, upto - first, found);
+        }
+        Ok(false)
     }
 
     /// The file of this number.

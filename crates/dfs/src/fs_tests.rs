@@ -225,3 +225,26 @@ fn names_of_nearly_the_same_hash_all_find_a_place() {
         assert_eq!(fs.inode(ROOT).await.expect("there").further, 0);
     });
 }
+
+#[test]
+fn files_are_counted_while_they_come_and_go() {
+    run(|fs| async move {
+        let mut used = Vec::new();
+        for n in 0..50 {
+            used.push(
+                make(&fs, format!("{n}").as_bytes())
+                    .await
+                    .expect("made")
+                    .file,
+            );
+        }
+        while !fs.count_files().await.expect("counted") {}
+        assert_eq!(fs.room().used_files, 51);
+        fs.unlink(ROOT, b"7").await.expect("its name goes");
+        assert_eq!(fs.room().used_files, 51, "it is in use");
+        fs.forget(used[7], 1).await.expect("it goes");
+        make(&fs, b"more").await.expect("made");
+        make(&fs, b"and more").await.expect("made");
+        assert_eq!(fs.room().used_files, 52);
+    });
+}

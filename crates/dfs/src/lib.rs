@@ -14,12 +14,13 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`, `flags.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
+//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`, `flags.rs`; `orphans.rs`; `census.rs`; `check.rs`, `dump.rs`.
 
 mod accesses;
 pub mod again;
 mod atomic;
 mod attributes;
+mod census;
 mod change;
 mod check;
 mod counted;

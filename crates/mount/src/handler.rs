@@ -26,6 +26,9 @@ const READ_AHEAD: u32 = 2 << 20;
 /// What `df` counts in, in bytes.
 const UNIT: u64 = 4096;
 
+/// What a file takes at least, in bytes: its i-node and its name.
+const FILE_BYTES: u64 = 1024;
+
 /// What was asked of a filesystem, roughly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
@@ -280,11 +283,13 @@ impl Files {
 
     fn room(&self) -> Vec<u8> {
         let room = self.fs.room();
+        let files_left = room.files.saturating_sub(room.used_files);
+        let files_free = files_left.min(room.free / FILE_BYTES);
         let room = Room {
             units: room.bytes / UNIT,
             free: room.free / UNIT,
-            files: room.files,
-            files_free: room.files,
+            files: room.used_files + files_free,
+            files_free,
             unit: UNIT as u32,
         };
         format::statfs_out(room).to_vec()

@@ -226,6 +226,15 @@ impl Space {
         next.await
     }
 
+    /// Mapped sectors in the part of `range` that one leaf of the map covers, and where that part ends.
+    ///
+    /// # Errors
+    /// If the map cannot be read.
+    pub async fn mapped_in_leaf(&self, range: Range<u64>) -> Result<(u64, u64), SpaceError> {
+        let counted = self.inner.loading(|map| map.mapped_in_leaf(range.clone()));
+        counted.await
+    }
+
     /// Mapped sectors in `range`. What changes meanwhile is counted or not.
     ///
     /// # Errors
@@ -233,8 +242,7 @@ impl Space {
     pub async fn mapped_sectors(&self, range: Range<u64>) -> Result<u64, SpaceError> {
         let (mut at, mut sectors) = (range.start, 0);
         while at < range.end {
-            let in_leaf = self.inner.loading(|map| map.mapped_in_leaf(at..range.end));
-            let (found, end) = in_leaf.await?;
+            let (found, end) = self.mapped_in_leaf(at..range.end).await?;
             sectors += found;
             at = end;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::files::{check, world};
 use crate::system::{installed, tool};
-use crate::world::{World, failed, output, signal, texts, wait_for_end};
+use crate::world::{World, failed, output, signal, texts, wait_for_end, wait_until};
 
 fn accessed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().accessed().unwrap()
@@ -232,4 +232,26 @@ fn what_is_free_is_given_back_when_root_asks_for_that() {
     fs::write(dir.join("new"), vec![8; 8 << 20]).unwrap();
     world.unmount("mnt");
     assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn the_system_is_told_how_many_files_there_are() {
+    let Some(world) = world("the_system_is_told_how_many_files_there_are") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    let used = || {
+        let told = rustix::fs::statvfs(&dir).unwrap();
+        assert!(told.f_ffree > 0 && told.f_ffree <= (told.f_bavail + 1) * 4);
+        told.f_files - told.f_ffree
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    (0..20).for_each(|n| fs::write(dir.join(format!("{n}")), b"").unwrap());
+    wait_until("they are counted", || used() == 21);
+    fs::remove_file(dir.join("7")).unwrap();
+    wait_until("it is gone", || used() == 20);
+    world.unmount("mnt");
+    world.ok(&["mount", "f", "mnt"]);
+    wait_until("they are counted again", || used() == 20);
+    world.unmount("mnt");
 }

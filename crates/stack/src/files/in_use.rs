@@ -24,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What nobody made durable is, after so long: the kernel tells a filesystem in user space nothing of `sync(2)`, and users
 /// of others may rely on such an interval.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// Between two parts of the files that are counted others have their turn.
+const COUNT_PAUSE: Duration = Duration::from_millis(1);
 /// How long nothing may get on while what was done becomes durable when it is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long closing waits for a device that fails.
@@ -36,7 +38,7 @@ struct InUse {
     id: String,
     fs: Fs,
     counted: Rc<Counted>,
-    work: RefCell<Option<(Workers, [Task<()>; 2])>>,
+    work: RefCell<Option<(Workers, [Task<()>; 3])>>,
 }
 
 /// Recovers the filesystem on `data`, and takes it into use.
@@ -61,6 +63,7 @@ pub(crate) async fn attach(
     let work = [
         rt.spawn(watch(rt.clone(), fs.clone())),
         rt.spawn(keep_all(rt.clone(), fs.clone())),
+        rt.spawn(count(rt.clone(), fs.clone())),
     ];
     let layer = InUse {
         rt,
@@ -112,6 +115,17 @@ async fn keep_all(rt: Rt, fs: Fs) {
             // Who asks for it is told; and so is whoever looks at the status.
             Err(error) => tracing::debug!(%error, "cannot make durable what is new"),
         }
+    }
+}
+
+/// Counts the files, little by little, for `df -i`.
+async fn count(rt: Rt, fs: Fs) {
+    loop {
+        let pause = match fs.count_files().await {
+            Ok(false) => COUNT_PAUSE,
+            Ok(true) | Err(_) => KEEP_EVERY,
+        };
+        rt.sleep(pause).await;
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn status(
         bytes: files.len,
         free: files.free_bytes,
         files: files.files_max,
+        used_files: 0,
     };
     let mut lines = vec![("used", filled(room))];
     requests(files, &mut lines);
