@@ -290,6 +290,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_process_was_killed_from_its_end_until_it_is_waited_for() {
+        let own = std::process::id().to_string();
+        for pid in ["", "nobody", "0", own.as_str()] {
+            assert!(!was_killed(pid), "{pid:?}");
+        }
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id().to_string();
+        assert!(!was_killed(&pid));
+        child.kill().unwrap();
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let it = rustix::process::Pid::from_child(&child);
+        rustix::process::waitid(rustix::process::WaitId::Pid(it), ended).unwrap();
+        assert!(was_killed(&pid));
+        child.wait().unwrap();
+        assert!(!was_killed(&pid));
+    }
+
     /// Who opens the file just before its holder removes it would have the lock beside who makes it anew.
     #[test]
     fn a_lock_on_a_file_that_was_removed_is_not_one() {
