@@ -182,6 +182,10 @@ impl Explore {
                 println!("{seed} {:016x}", outcome.digest);
             }
             progress.note(outcome);
+            // Whoever ends the run early knows what it has found.
+            if let Some(violation) = &outcome.violation {
+                eprintln!("seed {seed}: {violation}");
+            }
         });
         found.found.values().for_each(list);
         found
