@@ -58,6 +58,10 @@ impl Fs {
             if end == held.inode.size && !held.inode.is_inline() {
                 self.put_edits(&mut change, &held.inode, &held.inode, edits)
                     .await?;
+                if edits.have_holes() {
+                    // They release what is preallocated.
+                    locks.push(file.lock.lock().await);
+                }
                 overwritten.push(file);
                 continue;
             }
@@ -228,11 +232,7 @@ impl Fs {
             if piece.start >= piece.end {
                 break;
             }
-            let reaches_end = !is_data && piece.end >= new.size;
-            let whole = round_up(piece.start, SECTOR_BYTES)..match reaches_end {
-                true => end,
-                false => round_down(piece.end, SECTOR_BYTES),
-            };
+            let whole = round_up(piece.start, SECTOR_BYTES)..round_down(piece.end, SECTOR_BYTES);
             for at in [piece.start, piece.end - 1] {
                 let first = round_down(at, SECTOR_BYTES);
                 if !whole.contains(&first) && torn.is_none_or(|torn| torn < first) {
@@ -263,11 +263,15 @@ impl Fs {
             bytes[..read.len()].copy_from_slice(&read);
         }
         edits.over(first, &mut bytes);
-        let at = Sector(new.base + first / SECTOR_BYTES);
-        match bytes.iter().all(|byte| *byte == 0) {
-            true => change.trim(at, 1),
-            false => change.write(at, bytes.freeze()),
+        let sector = first / SECTOR_BYTES;
+        // A sector that was mapped stays so: its other bytes may be preallocated.
+        if bytes.iter().all(|byte| *byte == 0) && old.base == new.base && !old.is_inline() {
+            let at = new.base + sector;
+            if self.space().next_mapped(at..at + 1).await?.is_none() {
+                return Ok(());
+            }
         }
+        change.write(Sector(new.base + sector), bytes.freeze());
         Ok(())
     }
 }
@@ -290,10 +294,9 @@ fn put_whole(
 ) {
     let sector = |at: u64| Sector(new.base + at / SECTOR_BYTES);
     if !is_data {
-        change.trim(
-            sector(whole.start),
-            (whole.end - whole.start) / SECTOR_BYTES,
-        );
+        let sectors = whole.start / SECTOR_BYTES..whole.end / SECTOR_BYTES;
+        change.trim(sector(whole.start), sectors.end - sectors.start);
+        change.release(new.file, sectors);
         return;
     }
     let mut at = whole.start;

@@ -73,7 +73,7 @@ impl Edits {
         self.put(offset, Piece { end, data });
     }
 
-    /// A range becomes zeroes that take no room, as far as it is in the file then.
+    /// A range becomes zeroes that take no room, as far as it is in the file then. What is preallocated of it is released.
     pub fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
         if offset < end {
@@ -179,6 +179,11 @@ impl Edits {
             }
         }
         runs
+    }
+
+    /// Returns true if a range becomes zeroes that take no room.
+    pub(crate) fn have_holes(&self) -> bool {
+        self.iter().any(|(_, data)| data.is_none())
     }
 
     /// The pieces that touch a range, in order.

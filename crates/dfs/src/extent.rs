@@ -179,9 +179,14 @@ impl Fs {
             .hold(&file, |inode| self.to_grow(inode, &bytes, end))
             .await;
         what.may_be_done(&held.inode)?;
+        let size = held.inode.size;
         let zeroed = match what {
             Fallocate::Reserve { .. } => 0..0,
-            _ => bytes.start..bytes.end.min(held.inode.size),
+            // The last sector goes if its bytes behind the end of the file go, too.
+            _ if bytes.end >= round_up(size, SECTOR_BYTES) && !held.inode.is_inline() => {
+                bytes.start..round_up(size, SECTOR_BYTES)
+            }
+            _ => bytes.start..bytes.end.min(size),
         };
         let mut change = self.change();
         if held.inode.is_inline() && zeroed.start < zeroed.end {
@@ -210,7 +215,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Bytes of a file that are within its size are to read as zeroes, where its data is then.
+    /// Bytes of a file's sectors are to read as zeroes, where its data is then. Sectors of which all bytes are to are unmapped.
     async fn zero(
         &self,
         change: &mut Change<'_>,
@@ -219,10 +224,7 @@ impl Fs {
         bytes: Range<u64>,
     ) -> Result<()> {
         let first = round_up(bytes.start, SECTOR_BYTES);
-        let last = match bytes.end == inode.size {
-            true => round_up(bytes.end, SECTOR_BYTES),
-            false => round_down(bytes.end, SECTOR_BYTES),
-        };
+        let last = round_down(bytes.end, SECTOR_BYTES);
         if first > last {
             // Within one sector.
             return self.zero_part(change, inode, base, bytes).await;

@@ -130,6 +130,58 @@ fn what_is_released_can_be_had_by_others() {
     });
 }
 
+/// Punches a hole into a file, together with other changes or by itself.
+async fn punch(fs: &Fs, file: u64, at: u64, len: u64, together: bool) {
+    if together {
+        let mut edits = Edits::default();
+        edits.punch(at, len);
+        fs.edit(&[(file, edits)].into()).await.expect("edited");
+    } else {
+        fs.fallocate(file, at, len, Fallocate::Punch)
+            .await
+            .expect("a hole");
+    }
+}
+
+/// The record of a file's ranges goes once all is written. The other bytes of a sector are written again without more room, so
+/// a hole in a part of it leaves it mapped.
+#[test]
+fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
+    run(|world| async move {
+        let fs = &world.fs;
+        for together in [false, true] {
+            for is_written in [false, true] {
+                let name = format!("{together} {is_written}");
+                let file = world.make(ROOT, name.as_bytes(), Kind::Regular).await;
+                let len = 100 * 512 + 100;
+                fs.fallocate(file, 0, len, EXTEND)
+                    .await
+                    .expect("preallocated");
+                fs.fallocate(file, len, 100, KEEP)
+                    .await
+                    .expect("preallocated");
+                if is_written {
+                    // The last is written again while the end of its sector is preallocated.
+                    zeroes(fs, file, Some(0), len).await.expect("written");
+                    fs.forget(file, 1).await.expect("forgotten");
+                }
+                assert_eq!(sectors(fs, file).await, 101, "{name}");
+                punch(fs, file, 700, 100, together).await;
+                punch(fs, file, len - 50, 50, together).await;
+                assert_eq!(sectors(fs, file).await, 101, "{name}");
+                punch(fs, file, 1000, 1100, together).await;
+                assert_eq!(sectors(fs, file).await, 99, "{name}");
+                punch(fs, file, 99 * 512 + 1, 1024, together).await;
+                assert_eq!(sectors(fs, file).await, 98, "{name}");
+                punch(fs, file, 0, 1 << 30, together).await;
+                assert_eq!(sectors(fs, file).await, 0, "{name}");
+            }
+        }
+        assert_eq!(fs.space().capacity().preallocated, 0);
+        world.again().await
+    });
+}
+
 #[test]
 fn small_files_and_those_that_move_keep_what_is_preallocated() {
     run(|world| async move {

@@ -294,10 +294,12 @@ impl Model {
     pub fn edit(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Wrong> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
-        let bytes = &mut node.bytes;
-        match data.iter().all(|byte| *byte == 0) {
-            true => bytes.punch(offset, offset + data.len() as u64),
-            false => bytes.write(offset, data),
+        let end = offset + data.len() as u64;
+        if data.iter().all(|byte| *byte == 0) {
+            node.bytes.punch(offset, end);
+            node.preallocated.remove(offset..end);
+        } else {
+            node.bytes.write(offset, data);
         }
         Ok(())
     }
