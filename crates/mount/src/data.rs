@@ -46,13 +46,16 @@ impl Files {
     /// Returns what the kernel is told of a file that is opened with these flags. What the page cache has of it stays right, but
     /// reads from there are not seen.
     ///
-    /// Direct writes to one file are not offered to go in parallel: Linux (6.18 as well) then makes a shared mapping of a file that
-    /// is open with `O_DIRECT` wait for them while it holds the lock of the process's memory, which these need for the memory that
-    /// they write from. All who want the file's lock, and then its directory's, hung with that process. Asynchronous writes go in
-    /// parallel all the same.
+    /// Direct writes of one file go in parallel only where files that are open with `O_DIRECT` cannot be mapped shared. Linux (6.18
+    /// as well) makes the first such mapping wait for parallel direct writes while it holds the lock of the process's memory, which
+    /// these need for the memory that they write from. All who wanted the file's lock, and then its directory's, hung with that
+    /// process. Asynchronous writes go in parallel all the same.
     pub(crate) fn open_flags(&self, flags: u32) -> u32 {
         let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
         match (is_direct, self.notes_all_reads()) {
+            (true, _) if self.settings.parallel_direct => {
+                open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES
+            }
             (true, _) => open_flag::DIRECT_IO,
             (false, true) => 0,
             (false, false) => open_flag::KEEP_CACHE,

@@ -60,6 +60,9 @@ pub struct Settings {
     pub sync: bool,
     /// Changes of names are.
     pub sync_names: bool,
+    /// Direct writes of one file go in parallel. Then a file that is open with `O_DIRECT` cannot be mapped shared: see
+    /// [`Files::open_flags`].
+    pub parallel_direct: bool,
     /// Which reads are noted, of all files but directories.
     pub access_times: AccessTimes,
     /// And of directories.
@@ -73,7 +76,7 @@ pub struct Settings {
 /// A filesystem behind a mount.
 pub struct Files {
     pub(crate) fs: Fs,
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) handles: Handles,
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
@@ -333,6 +336,10 @@ pub(crate) fn nothing(_: ()) -> Vec<u8> {
 impl Handler for Files {
     fn wishes(&self) -> Wishes {
         use init_flag as flag;
+        let mapped = match self.settings.parallel_direct {
+            true => 0,
+            false => flag::DIRECT_IO_ALLOW_MMAP,
+        };
         // Without ATOMIC_O_TRUNC, so that the kernel itself cuts off what is opened with O_TRUNC: with it, it would do so before it
         // looks whether the file is a program that runs, and that would be cut off too (found by pjdfstest's `etxtbsy`).
         Wishes {
@@ -350,7 +357,7 @@ impl Handler for Files {
                 | flag::CACHE_SYMLINKS
                 | flag::HANDLE_KILLPRIV_V2
                 | flag::SETXATTR_EXT
-                | flag::DIRECT_IO_ALLOW_MMAP
+                | mapped
                 | flag::OVER_IO_URING,
             read_ahead: READ_AHEAD,
         }

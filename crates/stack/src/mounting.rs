@@ -19,7 +19,7 @@ pub enum MountOptionError {
     /// There is no such option.
     #[error(
         "\"{0}\" is no option of a mount; there are: ro, rw, nosuid, suid, nodev, dev, noexec, exec, noatime, \
-         relatime, strictatime, nodiratime, diratime, sync, dirsync, allow_other, private, and what fstab says of other things (defaults, auto, \
+         relatime, strictatime, nodiratime, diratime, sync, dirsync, parallel_direct, allow_other, private, and what fstab says of other things (defaults, auto, \
          noauto, user, nofail, _netdev, x-…)"
     )]
     Unknown(String),
@@ -61,6 +61,8 @@ pub struct MountOptions {
     pub sync: bool,
     /// Changes of directories are durable when they are done.
     pub dir_sync: bool,
+    /// Direct writes of one file go in parallel; a file that is open with `O_DIRECT` cannot be mapped shared then.
+    pub parallel_direct: bool,
     /// Whether others than who mounts it may use it; if nothing is said, they may if that is root.
     pub for_all: Option<bool>,
 }
@@ -110,6 +112,7 @@ impl FromStr for MountOptions {
                 "diratime" => options.no_dir_atime = false,
                 "sync" => options.sync = true,
                 "dirsync" => options.dir_sync = true,
+                "parallel_direct" => options.parallel_direct = true,
                 "allow_other" => options.for_all = Some(true),
                 "private" => options.for_all = Some(false),
                 _ if OF_OTHERS.contains(&word) => {}
@@ -144,6 +147,7 @@ impl MountOptions {
             (self.no_dir_atime, "nodiratime"),
             (self.sync, "sync"),
             (self.dir_sync, "dirsync"),
+            (self.parallel_direct, "parallel_direct"),
             (self.for_all == Some(true), "allow_other"),
             (self.for_all == Some(false), "private"),
         ];
@@ -169,7 +173,7 @@ mod tests {
     fn options_print_as_they_read_and_what_fstab_says_to_others_is_passed_over() {
         for text in [
             "rw",
-            "ro,nosuid,nodev,noexec,noatime,nodiratime,sync,dirsync,allow_other",
+            "ro,nosuid,nodev,noexec,noatime,nodiratime,sync,dirsync,parallel_direct,allow_other",
             "strictatime",
             "private",
         ] {

@@ -15,7 +15,8 @@ pub(crate) struct MountArgs {
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// How: words with commas between them, as with mount: ro, nosuid, nodev, noexec, noatime, strictatime, nodiratime, sync,
-    /// dirsync, allow_other (others than you may use it; they may if you are root), private (they may not), and the options
+    /// dirsync, parallel_direct (direct writes of several threads to one file go in parallel; a file that is open with O_DIRECT
+    /// cannot be mapped shared then), allow_other (others than you may use it; they may if you are root), private (they may not), and the options
     /// below as KEY=VALUE. What is of fstab alone (defaults, nofail, _netdev, x-…) is passed over.
     #[arg(long = "option", short = 'o', value_name = "OPTION,…")]
     pub(crate) options: Vec<String>,

@@ -162,6 +162,7 @@ impl MountFront {
             access_times,
             directory_access_times,
             sync: plan.options.sync,
+            parallel_direct: plan.options.parallel_direct,
             sync_names: plan.options.sync || plan.options.dir_sync,
             observer: Some(Rc::new(Watching(counted))),
             medium: plan.medium.clone(),

@@ -1,5 +1,7 @@
 /* Maps a file that is open with O_DIRECT again and again, while other threads write to it directly from memory that is not there
- * yet: FILE. With parallel direct writes, the kernel waited in mmap() for the writes, and in the writes for mmap(). */
+ * yet: FILE. With parallel direct writes, the kernel waited in mmap() for the writes, and in the writes for mmap(). Ends with 3 if
+ * such a file cannot be mapped. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +13,7 @@
 #define ROUNDS 1500
 
 static const char *path;
+static _Atomic int refused;
 
 static void *write_rounds(void *unused) {
     int file = open(path, O_RDWR | O_DIRECT);
@@ -27,8 +30,13 @@ static void *map_rounds(void *unused) {
     for (int i = 0; i < ROUNDS; i++) {
         int file = open(path, O_RDWR | O_DIRECT);
         void *mapped = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        if (mapped == MAP_FAILED) perror("mmap");
-        munmap(mapped, PAGE);
+        if (mapped != MAP_FAILED) {
+            munmap(mapped, PAGE);
+        } else if (errno == ENODEV) {
+            refused = 1;
+        } else {
+            perror("mmap");
+        }
         close(file);
     }
     return unused;
@@ -40,5 +48,5 @@ int main(int count, char **arguments) {
     path = arguments[1];
     for (int i = 0; i < WRITERS + 2; i++) pthread_create(&threads[i], NULL, i < WRITERS ? write_rounds : map_rounds, NULL);
     for (int i = 0; i < WRITERS + 2; i++) pthread_join(threads[i], NULL);
-    return 0;
+    return refused ? 3 : 0;
 }

@@ -21,6 +21,8 @@ const LOOKS: Duration = Duration::from_millis(50);
 /// Callers, and the size of the device.
 pub(crate) struct Cast {
     pub(crate) device: u64,
+    /// Options of the mount.
+    pub(crate) options: &'static str,
     pub(crate) seed: u64,
     pub(crate) processes: usize,
     pub(crate) threads: usize,
@@ -51,7 +53,14 @@ impl Stage {
         world.ok(&["create", "--fs", "--data", device, "--name", "v", "--force"]);
         let dir = world.path("mnt");
         fs::create_dir(&dir).expect("made");
-        let bounded = ["--memory", "64MiB", "--map-memory", "64MiB"];
+        let bounded = [
+            "--memory",
+            "64MiB",
+            "--map-memory",
+            "64MiB",
+            "-o",
+            cast.options,
+        ];
         world.ok(&[&["mount", "v", "mnt"], &bounded[..]].concat());
         for one in dir.ancestors().take(2) {
             fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
