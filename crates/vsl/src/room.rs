@@ -43,7 +43,7 @@ use crate::growth::Growth;
 use crate::options::Options;
 use crate::streams::Streams;
 use crate::table::{QUEUE_MAX, SegmentTable};
-use crate::weight::{MAP_BYTES, weight_at_most, weight_in_map};
+use crate::weight::{MAP_BYTES, weight_at_most, weight_in_blocks, weight_in_map};
 
 /// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
 const CHECKPOINT_GAIN: f64 = 2.0;
@@ -447,9 +447,4 @@ fn mappable_in(left: u64) -> u64 {
 fn mappable_in_blocks(left: u64) -> u64 {
     const PART: u64 = 1 << 10;
     left * PART / weight_in_blocks(PART)
-}
-
-/// What sectors weigh that are mapped in blocks of 4 KiB.
-fn weight_in_blocks(sectors: u64) -> u64 {
-    weight_in_map(sectors, sectors.div_ceil(LINE_SECTORS))
 }

@@ -38,6 +38,14 @@ pub(crate) fn weight_in_map(sectors: u64, pieces: u64) -> u64 {
     weight(sectors, pieces) + (pieces * MAP_BYTES).div_ceil(SECTOR_BYTES)
 }
 
+/// Returns what sectors weigh in blocks of 4 KiB, the last of which may be shorter, with the nodes that map them. More sectors
+/// weigh more by as many at least.
+pub(crate) fn weight_in_blocks(sectors: u64) -> u64 {
+    let blocks = sectors.div_ceil(LINE_SECTORS);
+    let entries = (blocks * ENTRIES_BYTES).div_ceil(SECTOR_BYTES);
+    sectors + entries + (blocks * MAP_BYTES).div_ceil(SECTOR_BYTES)
+}
+
 /// What `sectors` weigh at most, however they are cut into pieces.
 pub(crate) fn weight_at_most(sectors: u64) -> u64 {
     sectors + (sectors * (ENTRIES_BYTES + PADDING_BYTES)).div_ceil(SECTOR_BYTES + SECTOR_BYTES / 8)
@@ -68,6 +76,19 @@ pub(crate) fn pieces_without(sector: u64, sectors: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What maps preallocated sectors weighs no more than what it releases, but for its own pieces.
+    #[test]
+    fn each_sector_in_blocks_adds_its_weight() {
+        for sectors in 0..5000 {
+            for more in [1, 3, 7, 8, 20, 100] {
+                let added = weight_in_blocks(sectors + more) - weight_in_blocks(sectors);
+                let most = more + weight_in_map(8, 1) - 8 + more / 20;
+                assert!((more..=most).contains(&added), "{sectors} {more} {added}");
+            }
+        }
+        assert_eq!(weight_in_blocks(4000), weight_in_map(4000, 500));
+    }
 
     #[test]
     fn small_pieces_weigh_more() {
