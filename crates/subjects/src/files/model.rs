@@ -1,7 +1,8 @@
 //! A filesystem as it should be: maps in memory, and nothing that could go wrong.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use forebay_dfs::{Fallocate, FileFlags, Kind, Target};
@@ -37,6 +38,25 @@ pub struct Node {
     pub parent: Id,
     /// Bytes for which space is preallocated: a write there is not refused for lack of space.
     pub preallocated: RangeSet,
+    /// The digest of its content, once that was asked for.
+    pub(super) digest: Remembered,
+}
+
+/// A digest that is computed once for as long as its file does not change. Files are compared without it.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Remembered(Cell<Option<u64>>);
+
+impl PartialEq for Remembered {
+    fn eq(&self, _: &Remembered) -> bool {
+        true
+    }
+}
+
+impl Eq for Remembered {}
+
+/// The hash function of digests: the same in each run, and quick, since a digest is taken of all that each crash leaves.
+fn hasher() -> impl Hasher {
+    foldhash::quality::FixedState::with_seed(0).build_hasher()
 }
 
 /// A filesystem, or a part of one below a directory.
@@ -84,7 +104,9 @@ impl Model {
     }
 
     pub(super) fn change(&mut self, id: Id) -> &mut Node {
-        Rc::make_mut(self.nodes.get_mut(&id).expect("it is there"))
+        let node = Rc::make_mut(self.nodes.get_mut(&id).expect("it is there"));
+        node.digest = Remembered::default();
+        node
     }
 
     /// All files, with and without names.
@@ -423,13 +445,13 @@ impl Model {
 
     /// Something that is the same for two if what names lead to is.
     pub fn digest(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = hasher();
         let mut seen = BTreeMap::new();
         self.hash_below(TOP, &mut seen, &mut hasher);
         hasher.finish()
     }
 
-    fn hash_below(&self, id: Id, seen: &mut BTreeMap<Id, u64>, hasher: &mut DefaultHasher) {
+    fn hash_below(&self, id: Id, seen: &mut BTreeMap<Id, u64>, hasher: &mut impl Hasher) {
         let next = seen.len() as u64;
         let number = *seen.entry(id).or_insert(next);
         number.hash(hasher);
@@ -437,15 +459,7 @@ impl Model {
             return;
         }
         let node = self.node(id);
-        (node.kind.code(), node.permissions, node.user, node.links).hash(hasher);
-        node.flags.hash(hasher);
-        node.attributes.hash(hasher);
-        node.bytes.size.hash(hasher);
-        for (n, piece) in &node.bytes.pieces {
-            if piece.iter().any(|byte| *byte != 0) {
-                (n, piece).hash(hasher);
-            }
-        }
+        node.digest().hash(hasher);
         for (name, below) in &node.names {
             name.hash(hasher);
             self.hash_below(*below, seen, hasher);
@@ -472,6 +486,29 @@ impl Node {
             links: 0,
             parent: TOP,
             preallocated: RangeSet::default(),
+            digest: Remembered::default(),
         }
+    }
+
+    /// Something that is the same for two of the same content, without their names.
+    fn digest(&self) -> u64 {
+        if let Some(digest) = self.digest.0.get() {
+            return digest;
+        }
+        let mut hasher = hasher();
+        let state = &mut hasher;
+        (self.kind.code(), self.permissions, self.user, self.links).hash(state);
+        self.flags.hash(state);
+        self.attributes.hash(state);
+        self.bytes.size.hash(state);
+        for (n, piece) in &self.bytes.pieces {
+            if piece.iter().any(|byte| *byte != 0) {
+                n.hash(state);
+                state.write(&piece[..]);
+            }
+        }
+        let digest = hasher.finish();
+        self.digest.0.set(Some(digest));
+        digest
     }
 }
