@@ -95,7 +95,7 @@ impl Loading<'_> {
             links: inode.links,
             parent: self.known.get(&inode.parent).copied().unwrap_or(TOP),
             preallocated: RangeSet::default(),
-            digest: super::model::Remembered::default(),
+            digest: super::remembered::Remembered::default(),
         };
         self.model.put(id, node);
         Ok(())

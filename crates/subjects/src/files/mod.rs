@@ -13,12 +13,14 @@
 mod account;
 mod act;
 mod bytes;
+mod digest;
 mod expected;
 mod known;
 mod load;
 mod model;
 mod plan;
 mod protect;
+mod remembered;
 mod user;
 mod user_crossing;
 mod user_data;

@@ -1,14 +1,13 @@
 //! A filesystem as it should be: maps in memory, and nothing that could go wrong.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use forebay_dfs::{Fallocate, FileFlags, Kind, Target};
 use forebay_units::RangeSet;
 
 use super::bytes::Bytes;
+use super::remembered::Remembered;
 pub(super) use super::wrong::Wrong;
 use super::wrong::{may_change, may_grow};
 
@@ -40,23 +39,6 @@ pub struct Node {
     pub preallocated: RangeSet,
     /// The digest of its content, once that was asked for.
     pub(super) digest: Remembered,
-}
-
-/// A digest that is computed once for as long as its file does not change. Files are compared without it.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Remembered(Cell<Option<u64>>);
-
-impl PartialEq for Remembered {
-    fn eq(&self, _: &Remembered) -> bool {
-        true
-    }
-}
-
-impl Eq for Remembered {}
-
-/// The hash function of digests: the same in each run, and quick, since a digest is taken of all that each crash leaves.
-fn hasher() -> impl Hasher {
-    foldhash::quality::FixedState::with_seed(0).build_hasher()
 }
 
 /// A filesystem, or a part of one below a directory.
@@ -442,29 +424,6 @@ impl Model {
     pub fn put_name(&mut self, directory: Id, name: &[u8], id: Id) {
         self.change(directory).names.insert(name.to_vec(), id);
     }
-
-    /// Something that is the same for two if what names lead to is.
-    pub fn digest(&self) -> u64 {
-        let mut hasher = hasher();
-        let mut seen = BTreeMap::new();
-        self.hash_below(TOP, &mut seen, &mut hasher);
-        hasher.finish()
-    }
-
-    fn hash_below(&self, id: Id, seen: &mut BTreeMap<Id, u64>, hasher: &mut impl Hasher) {
-        let next = seen.len() as u64;
-        let number = *seen.entry(id).or_insert(next);
-        number.hash(hasher);
-        if number < next {
-            return;
-        }
-        let node = self.node(id);
-        node.digest().hash(hasher);
-        for (name, below) in &node.names {
-            name.hash(hasher);
-            self.hash_below(*below, seen, hasher);
-        }
-    }
 }
 
 impl Default for Model {
@@ -488,27 +447,5 @@ impl Node {
             preallocated: RangeSet::default(),
             digest: Remembered::default(),
         }
-    }
-
-    /// Something that is the same for two of the same content, without their names.
-    fn digest(&self) -> u64 {
-        if let Some(digest) = self.digest.0.get() {
-            return digest;
-        }
-        let mut hasher = hasher();
-        let state = &mut hasher;
-        (self.kind.code(), self.permissions, self.user, self.links).hash(state);
-        self.flags.hash(state);
-        self.attributes.hash(state);
-        self.bytes.size.hash(state);
-        for (n, piece) in &self.bytes.pieces {
-            if piece.iter().any(|byte| *byte != 0) {
-                n.hash(state);
-                state.write(&piece[..]);
-            }
-        }
-        let digest = hasher.finish();
-        self.digest.0.set(Some(digest));
-        digest
     }
 }

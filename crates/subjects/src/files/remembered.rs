@@ -1,0 +1,24 @@
+//! Digests that are kept.
+
+use std::cell::Cell;
+
+/// A digest that is computed once for as long as its file does not change. Files are compared without it.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Remembered(Cell<Option<u64>>);
+
+impl PartialEq for Remembered {
+    fn eq(&self, _: &Remembered) -> bool {
+        true
+    }
+}
+
+impl Eq for Remembered {}
+
+impl Remembered {
+    /// Returns the digest, which `compute` gives the first time.
+    pub(super) fn get_or(&self, compute: impl FnOnce() -> u64) -> u64 {
+        let digest = self.0.get().unwrap_or_else(compute);
+        self.0.set(Some(digest));
+        digest
+    }
+}
