@@ -35,15 +35,21 @@ impl Piece {
 /// The pieces of one segment, in the order of their places.
 pub(crate) type Pieces = Rc<[Piece]>;
 
-/// What was looked up lately.
+/// The pieces of segments that were looked up lately. Of each slot it knows one segment: what was there before is never looked up again.
 pub(crate) struct Checks {
-    /// By segment, with when it was used last.
-    kept: BTreeMap<SegmentSeq, (u64, Pieces)>,
-    /// Segments in the order of that.
-    order: BTreeMap<u64, SegmentSeq>,
+    kept: BTreeMap<Slot, Kept>,
+    /// Slots in the order in which they were used last.
+    order: BTreeMap<u64, Slot>,
     uses: u64,
     bytes: usize,
     bytes_max: usize,
+}
+
+struct Kept {
+    segment: SegmentSeq,
+    /// When it was used last.
+    used: u64,
+    pieces: Pieces,
 }
 
 impl Checks {
@@ -59,22 +65,30 @@ impl Checks {
     }
 
     /// The pieces of a segment, if they were looked up lately.
-    pub(crate) fn get(&mut self, segment: SegmentSeq) -> Option<Pieces> {
-        let (used, pieces) = self.kept.get_mut(&segment)?;
-        self.order.remove(used);
+    pub(crate) fn get(&mut self, slot: Slot, segment: SegmentSeq) -> Option<Pieces> {
+        let kept = self.kept.get_mut(&slot)?;
+        if kept.segment != segment {
+            return None;
+        }
+        self.order.remove(&kept.used);
         self.uses += 1;
-        *used = self.uses;
-        self.order.insert(self.uses, segment);
-        Some(Rc::clone(pieces))
+        kept.used = self.uses;
+        self.order.insert(self.uses, slot);
+        Some(Rc::clone(&kept.pieces))
     }
 
     /// Keeps the pieces of a segment for as long as there is memory and others were not used more lately.
-    pub(crate) fn keep(&mut self, segment: SegmentSeq, pieces: &Pieces) {
-        self.forget(segment);
+    pub(crate) fn keep(&mut self, slot: Slot, segment: SegmentSeq, pieces: &Pieces) {
+        self.forget(slot);
         self.uses += 1;
         self.bytes += size_of_val(&**pieces);
-        self.kept.insert(segment, (self.uses, Rc::clone(pieces)));
-        self.order.insert(self.uses, segment);
+        let kept = Kept {
+            segment,
+            used: self.uses,
+            pieces: Rc::clone(pieces),
+        };
+        self.kept.insert(slot, kept);
+        self.order.insert(self.uses, slot);
         while self.bytes > self.bytes_max && self.kept.len() > 1 {
             let Some((_, oldest)) = self.order.first_key_value() else {
                 return;
@@ -83,10 +97,10 @@ impl Checks {
         }
     }
 
-    fn forget(&mut self, segment: SegmentSeq) {
-        if let Some((used, pieces)) = self.kept.remove(&segment) {
-            self.order.remove(&used);
-            self.bytes -= size_of_val(&*pieces);
+    fn forget(&mut self, slot: Slot) {
+        if let Some(kept) = self.kept.remove(&slot) {
+            self.order.remove(&kept.used);
+            self.bytes -= size_of_val(&*kept.pieces);
         }
     }
 }
@@ -167,22 +181,35 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_is_forgotten_first() {
         let mut checks = Checks::new(3 * 12 * 10);
-        let segment = |n| SegmentSeq(n);
+        let at = |n: u32| (Slot(n), SegmentSeq(100 + u64::from(n)));
+        let keep = |checks: &mut Checks, n, count| checks.keep(at(n).0, at(n).1, &pieces(count));
+        let get = |checks: &mut Checks, n| checks.get(at(n).0, at(n).1);
         for n in 0..3 {
-            checks.keep(segment(n), &pieces(10));
+            keep(&mut checks, n, 10);
         }
-        assert!(checks.get(segment(0)).is_some());
-        checks.keep(segment(3), &pieces(10));
-        assert!(checks.get(segment(1)).is_none());
+        assert!(get(&mut checks, 0).is_some());
+        keep(&mut checks, 3, 10);
+        assert!(get(&mut checks, 1).is_none());
         for n in [0, 2, 3] {
-            assert_eq!(checks.get(segment(n)), Some(pieces(10)), "{n}");
+            assert_eq!(get(&mut checks, n), Some(pieces(10)), "{n}");
         }
         // Two readers may have looked at the same time.
-        checks.keep(segment(3), &pieces(10));
+        keep(&mut checks, 3, 10);
         assert_eq!((checks.bytes, checks.order.len()), (360, 3));
         // One is always kept, whatever its length.
-        checks.keep(segment(9), &pieces(1000));
+        keep(&mut checks, 9, 1000);
         assert_eq!(checks.kept.len(), 1);
-        assert!(checks.get(segment(9)).is_some());
+        assert!(get(&mut checks, 9).is_some());
+    }
+
+    #[test]
+    fn a_segment_replaces_the_one_that_was_in_its_slot() {
+        let mut checks = Checks::new(1 << 20);
+        for n in 1..100 {
+            checks.keep(Slot(3), SegmentSeq(n), &pieces(10));
+        }
+        assert_eq!((checks.bytes, checks.order.len()), (120, 1));
+        assert!(checks.get(Slot(3), SegmentSeq(99)).is_some());
+        assert!(checks.get(Slot(3), SegmentSeq(98)).is_none());
     }
 }

@@ -225,13 +225,13 @@ impl Inner {
         slot: Slot,
         segment: SegmentSeq,
     ) -> Result<Pieces, SpaceError> {
-        if let Some(pieces) = self.checks.borrow_mut().get(segment) {
+        if let Some(pieces) = self.checks.borrow_mut().get(slot, segment) {
             return Ok(pieces);
         }
         let volume = self.superblock.borrow().volume;
         let contents = read_contents(&*self.store, volume, slot, segment).await?;
         let pieces = contents.pieces();
-        self.checks.borrow_mut().keep(segment, &pieces);
+        self.checks.borrow_mut().keep(slot, segment, &pieces);
         Ok(pieces)
     }
 }
