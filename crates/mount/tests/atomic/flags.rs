@@ -8,6 +8,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::process::Command;
 
+use forebay_atomic::{Part, Transaction};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps,
     UTIME_NOW, XattrFlags, copy_file_range, fallocate, fcntl_setfl, ioctl_getflags, ioctl_setflags,
@@ -211,6 +212,36 @@ fn what_is_stored_in_memory_of_an_immutable_file_is_not_written() {
     expected[..6].copy_from_slice(b"before");
     assert!(fs::read(&path).expect("read") == expected);
     set(&path, IFlags::empty());
+    mounted.finish();
+}
+
+#[test]
+fn a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected() {
+    let test = "a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected";
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let paths = [mounted.dir().join("a"), mounted.dir().join("b")];
+    for path in &paths {
+        fs::write(path, [b'-'; 8192]).expect("written");
+    }
+    let open = |path: &Path| File::options().read(true).write(true).open(path);
+    for flag in [IFlags::IMMUTABLE, IFlags::APPEND] {
+        let [a, b] = [0, 1].map(|n: usize| open(&paths[n]).expect("opened"));
+        let both = Transaction::begin(&a).expect("begun");
+        both.change(&a, &[Part::Write(0, b"changed")])
+            .expect("kept");
+        both.join(&b).expect("joined");
+        b.write_all_at(b"changed", 4096).expect("kept");
+        set(&paths[1], flag);
+        refused(b.write_all_at(b"changed", 0));
+        refused(both.commit());
+        set(&paths[1], IFlags::empty());
+        drop((a, b));
+        for path in &paths {
+            assert!(fs::read(path).expect("read") == [b'-'; 8192], "{path:?}");
+        }
+    }
     mounted.finish();
 }
 
