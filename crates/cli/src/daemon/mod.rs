@@ -180,6 +180,11 @@ pub(crate) fn in_foreground(args: ServingArgs) -> Outcome {
     let (daemon, ready) = (args.daemon, Rc::new(Cell::new(false)));
     let told = Rc::clone(&ready);
     let served = on_ring(move |rt, ring| serve(rt, ring, args, ready));
+    // Only now: tasks that the executor still had kept devices open, and locked, beyond the end of what is served.
+    let served = served.and_then(|(lock, ended)| {
+        drop(lock);
+        ended
+    });
     match served {
         Err(failure) if daemon && !told.get() => {
             spawn::tell_failed(&failure);
@@ -207,7 +212,13 @@ pub(crate) struct MountWish {
     pub(crate) options: Option<MountOptions>,
 }
 
-async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>) -> Outcome {
+/// Serves a volume until that ends. Gives the lock of its name, to be held until all that was open is closed, and how it ended.
+async fn serve(
+    rt: Rt,
+    ring: Rc<Ring>,
+    args: ServingArgs,
+    ready: Rc<Cell<bool>>,
+) -> Outcome<(NameLock, Outcome)> {
     // Before any other thread is started, which would not hold the signals back.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
@@ -215,9 +226,21 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
     forebay_os::give_memory_back();
     forebay_os::hold_memory();
     let dirs = Dirs::new()?;
-    let mut target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let may_end = || args.mount.is_some() && !mount::is_mounted(&dirs, &target.name);
     let lock = NameLock::take_when_ended(&dirs, &target.name, &rt, may_end).await?;
+    let ended = serve_locked((rt, ring), (dirs, &lock), target, (args, ready), signals).await;
+    Ok((lock, ended))
+}
+
+/// The same, once the name is locked.
+async fn serve_locked(
+    (rt, ring): (Rt, Rc<Ring>),
+    (dirs, lock): (Dirs, &NameLock),
+    mut target: Target,
+    (args, ready): (ServingArgs, Rc<Cell<bool>>),
+    signals: Signals,
+) -> Outcome {
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache).map_err(StackError::from)?;
@@ -236,7 +259,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
         rt: &rt,
         ring: &ring,
         dirs: &dirs,
-        lock: &lock,
+        lock,
         options: &options,
         how: &how,
     };
@@ -256,9 +279,6 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
         Err(failure) => stop::stop(&daemon, &signals).await.and(Err(failure)),
     };
     dirs.remove_sockets(&daemon.target.name);
-    // Last, when all the volume held is closed.
-    drop(daemon);
-    drop(lock);
     ended
 }
 

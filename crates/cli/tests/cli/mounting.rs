@@ -90,6 +90,30 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
     world.unmount("mnt");
 }
 
+/// Found by xfstests' generic/507 and 524, which mount again at once on a busy system: the lock of the name was free while the image
+/// was open still, and the next that had waited for the lock was refused.
+#[test]
+fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
+    let Some(world) = world("the_lock_of_the_name_is_held_until_the_image_is_closed") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    for round in 0..10_u8 {
+        world.ok(&["mount", "f", "mnt"]);
+        fs::write(dir.join("file"), vec![round; 1 << 16]).unwrap();
+        let daemon = world.pid("f").expect("mounted");
+        let image = fs::canonicalize(world.path("disk.img")).unwrap();
+        let lock = File::open(world.path("run/f.lock")).unwrap();
+        tool("umount", &[dir.to_str().unwrap()]).expect("unmounted");
+        lock.lock().unwrap();
+        let open = fs::read_dir(format!("/proc/{daemon}/fd"));
+        let open = open.into_iter().flatten().flatten();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        assert!(!open.any(|file| file == image), "{round}");
+        drop(lock);
+    }
+}
+
 /// Found by xfstests' generic/488: the kernel does not tell of all files that it let go of before the filesystem was unmounted.
 #[test]
 fn files_without_a_name_do_not_outlive_the_mount() {
