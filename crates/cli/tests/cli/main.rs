@@ -23,6 +23,7 @@ mod logs;
 mod memory;
 mod mounting;
 mod pairs;
+mod preallocated;
 mod remove;
 mod service;
 mod silent;
