@@ -61,7 +61,7 @@ pub struct Settings {
     /// Changes of names are.
     pub sync_names: bool,
     /// Direct writes of one file go in parallel. Then a file that is open with `O_DIRECT` cannot be mapped shared: see
-    /// [`Files::open_flags`].
+    /// `Files::open_flags`.
     pub parallel_direct: bool,
     /// Which reads are noted, of all files but directories.
     pub access_times: AccessTimes,
