@@ -1,4 +1,4 @@
-//! How many files there are, for `df -i`.
+//! Counts the files of a filesystem, for `df -i`.
 //!
 //! The space knows which i-nodes are mapped, and not how many. They are counted once, a few leaves of the space's map at a time, while
 //! files come and go.
@@ -14,11 +14,11 @@ use std::cell::Cell;
 pub(crate) struct Census {
     counted: Cell<u64>,
     upto: Cell<u64>,
-    /// How often counting began anew.
+    /// The number of times that counting began anew.
     anew: Cell<u64>,
 }
 
-/// Where counting was when a change began.
+/// The state of counting at the time when a change begins.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
     upto: u64,
@@ -99,7 +99,7 @@ mod tests {
         census.removed(53, early);
         assert_eq!((census.counted(), census.upto.get()), (0, 0));
         go_on(100, 12);
-        // What began before counting did is not known to be counted either.
+        // This change began before counting began anew: counting may have seen its file or not.
         census.made(7, late);
         assert_eq!((census.counted(), census.upto.get()), (0, 0));
     }

@@ -26,7 +26,7 @@ const READ_AHEAD: u32 = 2 << 20;
 /// What `df` counts in, in bytes.
 const UNIT: u64 = 4096;
 
-/// What a file takes at least, in bytes: its i-node and its name.
+/// The least space that a file takes, in bytes: its i-node and its name.
 const FILE_BYTES: u64 = 1024;
 
 /// What was asked of a filesystem, roughly.

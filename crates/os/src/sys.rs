@@ -30,7 +30,7 @@ pub(crate) fn lock_file(fd: BorrowedFd<'_>, shared: bool) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).map(drop)
 }
 
-/// A lock of somebody else.
+/// A lock that another open file description holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForeignLock {
     /// For reading: readers share.
@@ -39,7 +39,7 @@ pub(crate) enum ForeignLock {
     Exclusive,
 }
 
-/// What keeps [`lock_file`] from locking a file now. `None` if nothing does any more.
+/// Returns the lock that keeps [`lock_file`] from locking a file now, or `None` if there is none any more.
 pub(crate) fn foreign_lock(fd: BorrowedFd<'_>, shared: bool) -> io::Result<Option<ForeignLock>> {
     let mut lock = whole_file(shared);
     // SAFETY: the lock description outlives the call, which may change it.

@@ -182,7 +182,7 @@ impl Explore {
                 println!("{seed} {:016x}", outcome.digest);
             }
             progress.note(outcome);
-            // Whoever ends the run early knows what it has found.
+            // The results at the end are lost if the run is killed.
             if let Some(violation) = &outcome.violation {
                 eprintln!("seed {seed}: {violation}");
             }

@@ -47,7 +47,7 @@ pub(crate) struct Checks {
 
 struct Kept {
     segment: SegmentSeq,
-    /// When it was used last.
+    /// The number of the last use (`Checks::uses`).
     used: u64,
     pieces: Pieces,
 }

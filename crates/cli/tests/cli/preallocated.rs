@@ -18,7 +18,7 @@ const BLOCK: u64 = 4096;
 const FILES: usize = 4;
 /// Blocks of each file.
 const BLOCKS: u64 = 1500;
-/// What is written to the file that takes all other space, in bytes.
+/// The lengths of the writes that fill the filesystem, in bytes.
 const FILLS: [usize; 3] = [64 << 10, 4096, 512];
 
 /// Files of which blocks are reserved, until the filesystem is gone.

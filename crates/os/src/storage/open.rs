@@ -31,7 +31,7 @@ const READERS_MAX: Duration = Duration::from_secs(60);
 /// After how long that is said.
 const NOBODY_SAID: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often in a row a lock is tried that was gone when it was asked for.
+/// The number of times that a lock is tried when the one in its way is gone before its kind is known.
 const LOCK_TRIES: u32 = 100;
 
 /// How to open a device.
