@@ -183,6 +183,25 @@ fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
 }
 
 #[test]
+fn holes_made_at_once_in_one_file_each_release_theirs() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        fs.fallocate(file, 0, MIB, EXTEND)
+            .await
+            .expect("preallocated");
+        let holes = (0..64).map(|n| punch(fs, file, n * 16_384, 4096, n % 4 != 0));
+        futures_util::future::join_all(holes).await;
+        let left = (MIB - 64 * 4096) / 512;
+        assert_eq!(sectors(fs, file).await, left);
+        let world = world.again().await;
+        let file = world.fs.look_up(ROOT, b"file").await.expect("there").file;
+        assert_eq!(sectors(&world.fs, file).await, left);
+        world
+    });
+}
+
+#[test]
 fn small_files_and_those_that_move_keep_what_is_preallocated() {
     run(|world| async move {
         let fs = &world.fs;
