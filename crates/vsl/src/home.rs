@@ -9,6 +9,9 @@
 //! Invariants:
 //! - A line is written home only when the record that it was appended with is durable: until then, what lies there may
 //!   be needed.
+//! - The record that a line was appended with says that what lay at home was durable: a line whose home is still in memory stays
+//!   where it was appended. So recovery does not compare what lies at home with the record that was written there
+//!   (`recover/scan.rs`).
 //! - A record says that it is home only when it is, durably.
 //! - Home is where the same line lay as a whole: cleaning finds it there by the summary of that segment, though the
 //!   checksum there is of what lay there before. The map has the right one.

@@ -119,7 +119,12 @@ impl Recipe {
     fn special(self, rng: &Rng) -> Recipe {
         let (common, age, placement) = (self.clone(), self.age, self.placement);
         match age {
-            Age::Uniform | Age::Files => common,
+            Age::Files => common,
+            // What is written in one go and then in place, without a checkpoint between, takes long to make.
+            Age::Uniform => Recipe {
+                placement: rng.pick(&[placement, placement, Kind::Overwrite, Kind::HyLog]),
+                ..common
+            },
             Age::Cold => {
                 let sizes = [(256, 128 << 10), (96, 1 << 20), (128, 1 << 20)];
                 let (segments, segment_bytes) = rng.pick(&sizes);

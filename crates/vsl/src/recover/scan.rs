@@ -6,6 +6,9 @@
 //! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough.
 //! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
 //!   a torn end, which is normal.
+//! - How far records were durable may be said by one far behind, in a segment that records between continue the queue with. So
+//!   headers are followed as far as there are any, before the payload of the first is verified. What was durable may have been
+//!   overwritten in place, or be damaged, and is then no torn end.
 //! - If the record at which the order ends is not past the highest `stable`, something durable is missing:
 //!   that is damage, and the caller decides.
 //! - A segment whose first header is neither one nor zeroes is looked through if it may have been opened: records behind it
@@ -262,13 +265,71 @@ fn is_garbled(first: &[u8]) -> bool {
     Record::decode(first).is_err() && first.iter().any(|byte| *byte != 0)
 }
 
-/// How far records were followed.
-struct Tail {
-    next: RecordSeq,
-    /// So many of those that were taken up end with a whole group.
-    complete: usize,
-    /// Slots that are on the queue.
+/// The allocation queue from the cut on, as far as headers tell it, whether or not their records count.
+struct Queue {
+    slots: Vec<Slot>,
+    /// How long it is in the checkpoint.
+    first: usize,
+    /// The same slots.
     known: HashSet<Slot>,
+    /// Records that continue it, and how long it is with them.
+    continued: Vec<(RecordSeq, usize)>,
+    /// The record that is looked at next.
+    next: RecordSeq,
+    /// What this record says of the queue is not sound.
+    unsound: Option<RecordSeq>,
+}
+
+impl Queue {
+    /// As the checkpoint has it.
+    fn new(checkpoint: &Checkpoint) -> Queue {
+        let slots: Vec<Slot> = checkpoint.queue.iter().copied().map(Slot).collect();
+        Queue {
+            known: slots.iter().copied().collect(),
+            first: slots.len(),
+            slots,
+            continued: Vec::new(),
+            next: checkpoint.cut.next(),
+            unsound: None,
+        }
+    }
+
+    /// Follows the headers that were found, one after the other, until one is missing.
+    async fn follow(
+        &mut self,
+        place: &Place<'_>,
+        found: &BTreeMap<RecordSeq, FoundRecord>,
+    ) -> Result<(), DeviceError> {
+        while self.unsound.is_none()
+            && let Some(record) = found.get(&self.next)
+        {
+            match place.queue_in(record, &mut self.known).await? {
+                None => self.unsound = Some(self.next),
+                Some(more) if more.is_empty() => {}
+                Some(more) => {
+                    self.slots.extend(more);
+                    self.continued.push((self.next, self.slots.len()));
+                }
+            }
+            self.next = self.next.next();
+        }
+        Ok(())
+    }
+
+    /// The queue as it is with the records up to `last`.
+    fn up_to(mut self, last: RecordSeq) -> Vec<Slot> {
+        let behind = self
+            .continued
+            .partition_point(|(record, _)| *record <= last);
+        if behind < self.continued.len() {
+            let before = match behind.checked_sub(1) {
+                Some(n) => self.continued[n].1,
+                None => self.first,
+            };
+            self.slots.truncate(before);
+        }
+        self.slots
+    }
 }
 
 /// What was found so far.
@@ -308,14 +369,10 @@ pub(crate) async fn scan(
         records: Vec::new(),
         last: checkpoint.cut,
         stable: checkpoint.cut,
-        queue: checkpoint.queue.iter().copied().map(Slot).collect(),
+        queue: Vec::new(),
         bytes_read: 0,
     };
-    let mut tail = Tail {
-        next: checkpoint.cut.next(),
-        complete: 0,
-        known: scan.queue.iter().copied().collect(),
-    };
+    let mut queue = Queue::new(checkpoint);
     let mut found = Found {
         records: BTreeMap::new(),
         cut: checkpoint.cut,
@@ -327,16 +384,18 @@ pub(crate) async fn scan(
         open.map(|open| (Slot(open.slot), open.seq)).collect();
     let mut known = 0;
     loop {
-        let new = scan.queue.iter().enumerate().skip(known);
+        let new = queue.slots.iter().enumerate().skip(known);
         wanted.extend(new.map(|(n, slot)| (*slot, checkpoint.next_segment.plus(n as u64))));
-        known = scan.queue.len();
+        known = queue.slots.len();
         look_at(&place, &mut wanted, &mut found, &mut scan, ahead).await?;
-        follow(&place, &mut found.records, &mut scan, &mut tail).await?;
-        if scan.queue.len() == known || found.nothing > ahead.looked_at {
-            scan.records.truncate(tail.complete);
-            return Ok(scan);
+        queue.follow(&place, &found.records).await?;
+        if queue.slots.len() == known || found.nothing > ahead.looked_at {
+            break;
         }
     }
+    take(&place, found.records, &mut scan, queue.unsound).await?;
+    scan.queue = queue.up_to(scan.last);
+    Ok(scan)
 }
 
 /// Looks at segments in the order in which they were opened, as far as they may have been.
@@ -391,30 +450,28 @@ async fn look_through_all(
     Ok(shows)
 }
 
-/// Takes up records one after the other, until one is missing or not whole. It may be found yet, or be known to
-/// have been durable, when more of the queue was looked at.
-async fn follow(
+/// Takes up records one after the other, until one is missing, not whole, or the `unsound` one.
+async fn take(
     place: &Place<'_>,
-    found: &mut BTreeMap<RecordSeq, FoundRecord>,
+    mut found: BTreeMap<RecordSeq, FoundRecord>,
     scan: &mut Scan,
-    tail: &mut Tail,
+    unsound: Option<RecordSeq>,
 ) -> Result<(), DeviceError> {
-    while let Some(record) = found.get(&tail.next) {
-        if tail.next > scan.stable && !place.is_whole(tail.next, record).await? {
+    let (mut next, mut complete) = (scan.last.next(), 0);
+    while unsound != Some(next)
+        && let Some(record) = found.remove(&next)
+    {
+        if next > scan.stable && !place.is_whole(next, &record).await? {
             break;
         }
-        let Some(queue) = place.queue_in(record, &mut tail.known).await? else {
-            break;
-        };
-        scan.queue.extend(queue);
-        let record = found.remove(&tail.next).expect("looked at");
         let ends = !record.continues;
         scan.records.push(record);
         if ends {
-            tail.complete = scan.records.len();
-            scan.last = tail.next;
+            complete = scan.records.len();
+            scan.last = next;
         }
-        tail.next = tail.next.next();
+        next = next.next();
     }
+    scan.records.truncate(complete);
     Ok(())
 }

@@ -97,6 +97,35 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
     });
 }
 
+/// Found by the simulator of aged volumes: data of a record had been overwritten in place, and the headers that say that the
+/// record was durable lay in segments that the checkpoint's queue did not have yet. Recovery took the record for a torn end, and
+/// all that was flushed was lost.
+#[test]
+fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_the_flush() {
+    const LARGE: Shape = Shape {
+        segments: 512,
+        ..SHAPE
+    };
+    for segments in [2, 9, 40, 100, 200] {
+        on_a_volume(LARGE, async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(segments * 32);
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            // What these overwrite was not durable when any header before theirs was composed.
+            for n in [0, 1, 2, 30, 31] {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.flush().await;
+            world.rt.sleep(SOON).await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            model.compare(&volume).await;
+        });
+    }
+}
+
 /// Found by the simulator: most garbage lay in segments that waited for the write in place. The cleaner emptied
 /// segments that it had just filled, without end.
 #[test]

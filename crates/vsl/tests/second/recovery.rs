@@ -1,9 +1,9 @@
 //! Opening a volume costs what was written since the last checkpoint, and no more.
 
-use forebay_device::Durability;
+use forebay_device::{BufMut, Device as _, Durability};
 use forebay_segments::{FormatError, PairError, Superblock as _};
 use forebay_units::LINE_SECTORS;
-use forebay_vsl::{Kind, OpenError, Options, open};
+use forebay_vsl::{Kind, OpenError, Options, SpaceError, open};
 
 use crate::world::{Model, Shape, on_a_device, on_a_volume};
 
@@ -53,6 +53,46 @@ fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
         assert!(many.1 < few.1 * 5 / 2, "{few:?} {many:?}");
         // A record and its header are 8 KiB, and are read a few times.
         assert!(many.1 < 4 * 10_000 * 8192 + (64 << 20), "{many:?}");
+    }
+}
+
+/// Data of a record that was flushed is damaged, and no header says that it was durable but those far behind, in segments that
+/// the checkpoint's queue did not have yet.
+#[test]
+fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flush() {
+    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+        for blocks in [64, 1000, 4000, 8000] {
+            let shape = Shape {
+                segments: 512,
+                segment: 128 << 10,
+                kind,
+            };
+            on_a_volume(shape, async move |world| {
+                let volume = world.open(Options::default()).await;
+                let mut model = Model::of_blocks(blocks);
+                for n in 0..blocks {
+                    model.write(&volume, n, Durability::Flush).await;
+                }
+                volume.flush().await;
+                model.write(&volume, 0, Durability::Fua).await;
+                let at = volume.place(3 * LINE_SECTORS).await.expect("on the device");
+                drop(volume);
+                let sector = BufMut::zeroed(4096).freeze();
+                let damaged = world
+                    .device
+                    .write(at / 4096 * 4096, sector, Durability::Fua);
+                damaged.await.expect("written");
+                let volume = world.open(Options::default()).await;
+                let read = volume.read(3 * LINE_SECTORS, LINE_SECTORS).await;
+                let error = read.err();
+                assert!(
+                    matches!(error, Some(SpaceError::Damaged { .. })),
+                    "{blocks} blocks, {kind}: {error:?}"
+                );
+                model.write(&volume, 3, Durability::Flush).await;
+                model.compare(&volume).await;
+            });
+        }
     }
 }
 
