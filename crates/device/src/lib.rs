@@ -22,6 +22,7 @@ mod ram;
 mod slice;
 mod stamps;
 mod tap;
+mod zeroes;
 
 pub use block::ALIGN;
 pub use buf::{Buf, BufMut, BufPool};
@@ -34,3 +35,4 @@ pub use ram::RamDevice;
 pub use slice::Slice;
 pub use stamps::{StampStore, StampUsage};
 pub use tap::{Asked, Hooks, Tap};
+pub use zeroes::is_zero;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::BufMut;
+use forebay_device::{BufMut, is_zero};
 use forebay_rt::{LockGuard, RangeGuard};
 use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
@@ -265,7 +265,7 @@ impl Fs {
         edits.over(first, &mut bytes);
         let sector = first / SECTOR_BYTES;
         // A sector that was mapped stays so: its other bytes may be preallocated.
-        if bytes.iter().all(|byte| *byte == 0) && old.base == new.base && !old.is_inline() {
+        if is_zero(&bytes) && old.base == new.base && !old.is_inline() {
             let at = new.base + sector;
             if self.space().next_mapped(at..at + 1).await?.is_none() {
                 return Ok(());

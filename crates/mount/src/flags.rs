@@ -4,6 +4,7 @@
 //! Linux itself lets only the owner set flags, and only who may (`CAP_LINUX_IMMUTABLE`) set or clear those that protect. It does not
 //! know the flags of a file that is served by FUSE, though, so everything else is refused here.
 
+use forebay_device::is_zero;
 use forebay_dfs::{FileFlags, FsError, Inode, Kind, Result};
 use forebay_fuse::Request;
 use forebay_fuse::files::Ioctl;
@@ -65,7 +66,7 @@ fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i3
         decode(bits, |one| one.1)
     } else {
         // Sizes of extents and project numbers, which this filesystem does not have.
-        let has_more = asked.data[4..].iter().any(|byte| *byte != 0);
+        let has_more = !is_zero(&asked.data[4..]);
         let flags = decode(bits, |one| one.2).filter(|_| !has_more);
         flags.map(|flags| match inode.flags.has(FileFlags::SYNC_NAMES) {
             true => flags.with(FileFlags::SYNC_NAMES),

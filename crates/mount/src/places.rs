@@ -1,5 +1,6 @@
 //! Where a file's bytes lie, for who asks by ioctl: the two that `docs/places.md` describes.
 
+use forebay_device::is_zero;
 use std::os::unix::ffi::OsStrExt as _;
 
 use forebay_dfs::PlacedBytes;
@@ -53,7 +54,7 @@ fn decode(argument: &[u8]) -> Option<(u64, u64)> {
     let header = argument.get(..HEADER)?;
     let number = |at: usize| Some(u64::from_ne_bytes(header[at..at + 8].try_into().ok()?));
     let (start, end) = (number(0)?, number(8)?);
-    let is_clean = header[16..].iter().all(|byte| *byte == 0);
+    let is_clean = is_zero(&header[16..]);
     (is_clean && start <= end && argument.len() == ARGUMENT).then_some((start, end))
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, Device, DeviceError, Durability, is_zero};
 use forebay_units::RangeSet;
 use futures_util::future::join_all;
 
@@ -219,7 +219,7 @@ impl Inner {
             }
         }
         let (member, fit) = match (&without[..], old_parity) {
-            ([], _) if sum.iter().all(|byte| *byte == 0) => return Fit::Right,
+            ([], _) if is_zero(&sum) => return Fit::Right,
             ([], Some(old)) => {
                 // The sum of the data alone.
                 xor::add(&mut sum, &old);

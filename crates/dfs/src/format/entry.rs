@@ -1,5 +1,6 @@
 //! An entry of a directory: a sector of its extent, found by the hash of the name.
 
+use forebay_device::is_zero;
 use forebay_segments::FormatError;
 
 use super::Kind;
@@ -51,7 +52,7 @@ impl Entry {
     /// # Errors
     /// If it is neither.
     pub fn decode(bytes: &[u8]) -> Result<Option<Entry>, FormatError> {
-        if bytes.iter().all(|byte| *byte == 0) {
+        if is_zero(bytes) {
             return Ok(None);
         }
         let mut from = open(bytes, MAGIC, WHAT)?;
@@ -61,7 +62,7 @@ impl Entry {
             let kind = Kind::of_code(from.uint(1)? as u8)?;
             let len = from.uint(1)? as usize;
             let name = from.take(len)?.to_vec();
-            let rest_is_empty = from.0.iter().all(|byte| *byte == 0);
+            let rest_is_empty = is_zero(from.0);
             (file > 0 && is_name(&name) && rest_is_empty).then_some(Entry {
                 file,
                 generation,

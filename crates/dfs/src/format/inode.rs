@@ -1,5 +1,6 @@
 //! An i-node: all that is known of a file but its names, and its data if that is little.
 
+use forebay_device::is_zero;
 use forebay_segments::FormatError;
 use forebay_segments::format::envelope::Reader;
 use forebay_units::SECTOR_BYTES;
@@ -138,7 +139,7 @@ impl Inode {
     /// # Errors
     /// If it is neither.
     pub fn decode(bytes: &[u8]) -> Result<Option<Inode>, FormatError> {
-        if bytes.iter().all(|byte| *byte == 0) {
+        if is_zero(bytes) {
             return Ok(None);
         }
         let mut from = open(bytes, MAGIC, WHAT)?;
@@ -196,7 +197,7 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         inode.further = *behind.first()?;
         known = 1;
     }
-    let rest_is_empty = from.uint(8)? == 0 && behind.iter().skip(known).all(|b| *b == 0);
+    let rest_is_empty = from.uint(8)? == 0 && behind.get(known..).is_none_or(is_zero);
     let has_its_flags = inode.flags.of_kind(inode.kind) == inode.flags;
     let possible = inode.file > 0 && inode.permissions < 0o10000 && has_its_flags && rest_is_empty;
     possible.then_some(inode)

@@ -1,5 +1,6 @@
 //! The mark of a file that has no name and is still in use.
 
+use forebay_device::is_zero;
 use forebay_segments::FormatError;
 
 use super::{Block, finish, open};
@@ -31,7 +32,7 @@ impl Orphan {
     /// # Errors
     /// If it is neither.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Orphan>, FormatError> {
-        if bytes.iter().all(|byte| *byte == 0) {
+        if is_zero(bytes) {
             return Ok(None);
         }
         let mut from = open(bytes, MAGIC, WHAT)?;
@@ -40,7 +41,7 @@ impl Orphan {
                 file: from.uint(8)?,
                 generation: from.uint(8)?,
             };
-            let rest_is_empty = from.0.iter().all(|byte| *byte == 0);
+            let rest_is_empty = is_zero(from.0);
             (mark.file > 0 && rest_is_empty).then_some(mark)
         })();
         decoded.map(Some).ok_or(FormatError::Content(WHAT))

@@ -1,5 +1,6 @@
 //! The record of a file's preallocated ranges.
 
+use forebay_device::is_zero;
 use std::ops::Range;
 
 use forebay_segments::FormatError;
@@ -58,7 +59,7 @@ impl Preallocation {
     /// # Errors
     /// If the record is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Preallocation>, FormatError> {
-        if bytes.iter().all(|byte| *byte == 0) {
+        if is_zero(bytes) {
             return Ok(None);
         }
         if bytes.len() < HEADER || bytes[..4] != MAGIC[..] {
@@ -87,7 +88,7 @@ impl Preallocation {
             before = Some(range.end);
             ranges.insert(range);
         }
-        if bytes[read(&from)..len].iter().any(|byte| *byte != 0) {
+        if !is_zero(&bytes[read(&from)..len]) {
             return Err(FormatError::Content(WHAT));
         }
         Ok(Some(Preallocation {

@@ -17,7 +17,9 @@ use forebay_dcd::{
     Acknowledge, AttachError, AttachOptions, AttachReport, CheckVerdict, CreateOptions,
     DataIdentity, Gaps, Volume, VolumeId,
 };
-use forebay_device::{Asked, BufMut, Device, DeviceError, Durability, Hooks, RamDevice, Room, Tap};
+use forebay_device::{
+    Asked, BufMut, Device, DeviceError, Durability, Hooks, RamDevice, Room, Tap, is_zero,
+};
 use forebay_log::{HEADER_BYTES, OpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
@@ -65,7 +67,7 @@ type Watched = Tap<RamDevice, Changes>;
 fn watched(len: u64, bytes: &[u8]) -> Rc<Watched> {
     let ram = RamDevice::new(len, 512);
     for (n, page) in bytes.chunks(4096).enumerate() {
-        if page.iter().any(|byte| *byte != 0) {
+        if !is_zero(page) {
             ram.poke(n as u64 * 4096, page);
         }
     }

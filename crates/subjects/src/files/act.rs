@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_device::BufMut;
+use forebay_device::{BufMut, is_zero};
 use forebay_dfs::{
     Edits, Existing, Fallocate, FileFlags, Fs, FsError, Inode, Kind, New, NewAttributes, Target,
 };
@@ -188,7 +188,7 @@ impl Act {
                 let mut edits: BTreeMap<u64, Edits> = BTreeMap::new();
                 for (id, offset, data) in all {
                     let of_file = edits.entry(number(id)).or_default();
-                    match data.iter().all(|byte| *byte == 0) {
+                    match is_zero(data) {
                         true => of_file.punch(*offset, data.len() as u64),
                         false => of_file.write(*offset, BufMut::copy_of(data).freeze()),
                     }

@@ -1,5 +1,6 @@
 //! Digests by which the simulator compares filesystems.
 
+use forebay_device::is_zero;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -49,7 +50,7 @@ impl Node {
         self.attributes.hash(state);
         self.bytes.size.hash(state);
         for (n, piece) in &self.bytes.pieces {
-            if piece.iter().any(|byte| *byte != 0) {
+            if !is_zero(&piece[..]) {
                 n.hash(state);
                 state.write(&piece[..]);
             }

@@ -1,5 +1,6 @@
 //! A filesystem as it should be: maps in memory, and nothing that could go wrong.
 
+use forebay_device::is_zero;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -299,7 +300,7 @@ impl Model {
         let node = self.regular(id)?;
         may_change(node.flags)?;
         let end = offset + data.len() as u64;
-        if data.iter().all(|byte| *byte == 0) {
+        if is_zero(data) {
             node.bytes.punch(offset, end);
             node.preallocated.remove(offset..end);
         } else {

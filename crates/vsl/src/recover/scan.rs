@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use forebay_device::DeviceError;
+use forebay_device::{DeviceError, is_zero};
 use forebay_segments::{Entry as _, Next, payload_is_sound, walk_from};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
@@ -262,7 +262,7 @@ fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord)
 
 /// True of what was neither written there nor never written at all: a record's header that is torn or damaged.
 fn is_garbled(first: &[u8]) -> bool {
-    Record::decode(first).is_err() && first.iter().any(|byte| *byte != 0)
+    Record::decode(first).is_err() && !is_zero(first)
 }
 
 /// The allocation queue from the cut on, as far as headers tell it, whether or not their records count.
