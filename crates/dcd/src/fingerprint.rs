@@ -96,7 +96,7 @@ impl Fingerprint {
         let (Some((_, first)), Some((_, last))) = (blocks.first(), blocks.last()) else {
             return Ok(());
         };
-        let span = BufMut::zeroed((last.end - first.start) as usize);
+        let span = BufMut::to_fill((last.end - first.start) as usize);
         let bytes = data.read(first.start, span).await?;
         for (n, block) in blocks {
             let (from, to) = (block.start - first.start, block.end - first.start);

@@ -260,7 +260,7 @@ async fn check_data(
         let last = &run[count - 1];
         let end = ring.blocks_around(last.addr, last.sectors.into()).end;
         let bytes = log
-            .read(start, BufMut::zeroed((end - start) as usize))
+            .read(start, BufMut::to_fill((end - start) as usize))
             .await
             .ok();
         for piece in run {

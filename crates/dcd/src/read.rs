@@ -149,7 +149,7 @@ impl Engine {
         let len = (sectors.end - sectors.start) * SECTOR_BYTES;
         let buf = self
             .data
-            .read(sectors.start * SECTOR_BYTES, BufMut::zeroed(len as usize))
+            .read(sectors.start * SECTOR_BYTES, BufMut::to_fill(len as usize))
             .await?;
         Ok((sectors, buf.freeze()))
     }

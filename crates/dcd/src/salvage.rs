@@ -185,7 +185,7 @@ impl Abandoned {
     /// The bytes of a piece, if they can be read and are what was written.
     async fn read(&self, piece: &Piece) -> Option<Vec<u8>> {
         let blocks = self.ring.blocks_around(piece.addr, piece.sectors.into());
-        let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
+        let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
         let bytes = self.log.read(blocks.start, buf).await.ok()?;
         let from = (piece.addr.bytes() - blocks.start) as usize;
         let bytes = &bytes[from..from + piece.bytes()];

@@ -149,9 +149,17 @@ impl BufMut {
         )
     }
 
+    /// `len` bytes to read into, or to fill in another way. Their content is arbitrary (but initialised), so none of it may
+    /// be used before.
+    pub fn to_fill(len: usize) -> BufMut {
+        let block = Some(Block::to_fill(len));
+        let shelf = Weak::new();
+        BufMut::over(Owner { block, shelf }, len)
+    }
+
     /// A copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> BufMut {
-        let mut buf = BufMut::zeroed(bytes.len());
+        let mut buf = BufMut::to_fill(bytes.len());
         buf.copy_from_slice(bytes);
         buf
     }

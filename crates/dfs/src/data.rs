@@ -123,7 +123,7 @@ impl Fs {
 
     /// Bytes of a file, none of them behind its end.
     pub(crate) async fn read_bytes(&self, inode: &Inode, bytes: Range<u64>) -> Result<Buf> {
-        self.read_bytes_into(inode, bytes, BufMut::zeroed).await
+        self.read_bytes_into(inode, bytes, BufMut::to_fill).await
     }
 
     async fn read_bytes_into(

@@ -154,7 +154,7 @@ impl Fs {
     }
 
     pub(crate) async fn read_sectors(&self, at: Sector, sectors: u64) -> Result<BufMut> {
-        let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
+        let buf = BufMut::to_fill((sectors * SECTOR_BYTES) as usize);
         Ok(self.space().read(at, buf).await?)
     }
 

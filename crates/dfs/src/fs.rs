@@ -167,7 +167,7 @@ pub async fn look(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
 /// # Errors
 /// If there is none, it is damaged, does not fit the space, or the space refuses.
 pub async fn read_superblock(space: &Space) -> std::result::Result<Superblock, OpenError> {
-    let buf = BufMut::zeroed((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
+    let buf = BufMut::to_fill((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
     let read = space.read(Sector(0), buf).await?;
     let superblock = Superblock::decode(&read)?;
     fits(space, superblock.geometry)?;

@@ -57,7 +57,7 @@ impl Log {
     /// The device's.
     pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
         let blocks = self.ring().blocks_around(addr, sectors);
-        let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
+        let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
         let buf = self
             .inner
             .commit
@@ -86,7 +86,7 @@ impl Log {
     /// True if the device gives back anything at all: the superblock, at either place.
     pub async fn answers(&self) -> bool {
         for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
-            let buf = BufMut::zeroed(HEADER_BYTES);
+            let buf = BufMut::to_fill(HEADER_BYTES);
             if self.inner.commit.device().read(at, buf).await.is_ok() {
                 return true;
             }
@@ -113,7 +113,7 @@ impl Log {
         {
             return Ok(Some(place_all(&ring, segment, &summary)));
         }
-        let buf = BufMut::zeroed(ring.segment_bytes as usize);
+        let buf = BufMut::to_fill(ring.segment_bytes as usize);
         let bytes = device.read(at, buf).await?;
         let mut placed = Vec::new();
         let mut seen = first;

@@ -129,7 +129,7 @@ pub async fn read_copies<S: Superblock>(device: &dyn Device) -> Result<Copies<S>
         if at + HEADER_BYTES as u64 > have {
             return Err(FormatError::Magic("superblock"));
         }
-        match device.read(at, BufMut::zeroed(HEADER_BYTES)).await {
+        match device.read(at, BufMut::to_fill(HEADER_BYTES)).await {
             Ok(bytes) => S::decode(&bytes),
             Err(_) => Err(FormatError::Unreadable("superblock")),
         }

@@ -23,7 +23,7 @@ pub async fn read_summary<L: Layout>(
 ) -> Result<Option<Summary<L>>, DeviceError> {
     let end = at + u64::from(shape.segment_bytes);
     let last = device
-        .read(end - HEADER_BYTES as u64, BufMut::zeroed(HEADER_BYTES))
+        .read(end - HEADER_BYTES as u64, BufMut::to_fill(HEADER_BYTES))
         .await?;
     let Ok(total) = Summary::<L>::total_len(&last, shape.segment_bytes) else {
         return Ok(None);
@@ -32,7 +32,7 @@ pub async fn read_summary<L: Layout>(
         last
     } else {
         device
-            .read(end - total as u64, BufMut::zeroed(total))
+            .read(end - total as u64, BufMut::to_fill(total))
             .await?
     };
     Ok(summary_in(&bytes, shape, volume, segment))

@@ -194,7 +194,7 @@ impl Inner {
                 return Vec::new();
             };
             let at = u64::from(self.store.layout().offset_of(place));
-            let mut bytes = BufMut::zeroed(run.len() * LINE_BYTES as usize);
+            let mut bytes = BufMut::to_fill(run.len() * LINE_BYTES as usize);
             for (chunk, (_, away)) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(&run) {
                 chunk.copy_from_slice(&away.data);
             }

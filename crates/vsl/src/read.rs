@@ -69,7 +69,7 @@ impl Space {
                 Ok(read) => break read,
                 // It was overwritten meanwhile, and what is new was brought home.
                 Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {
-                    buf = BufMut::zeroed(len);
+                    buf = BufMut::to_fill(len);
                 }
                 Err(error) => return Err(error),
             }
@@ -194,7 +194,7 @@ impl Inner {
         let is_aligned = place.as_ptr().addr().is_multiple_of(ALIGN);
         let (given, place) = match is_whole && is_aligned {
             true => (place, None),
-            false => (BufMut::zeroed(len), Some(place)),
+            false => (BufMut::to_fill(len), Some(place)),
         };
         let read = self.store.read(slot, at, given).await?;
         let range = |from: u32, to: u32| {

@@ -72,7 +72,7 @@ pub(crate) async fn read_blocks(
 ) -> Result<(u64, Buf), DeviceError> {
     let block = u64::from(store.layout().block);
     let (from, to) = (round_down(range.start, block), round_up(range.end, block));
-    let buf = BufMut::zeroed((to - from) as usize);
+    let buf = BufMut::to_fill((to - from) as usize);
     let read = store.read(slot, from, buf).await?;
     Ok((from, read.freeze()))
 }

@@ -297,14 +297,14 @@ impl<'a> Scanner<'a> {
             self.ring.segment_bytes as usize,
         );
         self.bytes_read += len as u64;
-        if let Ok(bytes) = self.device.read(at, BufMut::zeroed(len)).await {
+        if let Ok(bytes) = self.device.read(at, BufMut::to_fill(len)).await {
             return bytes;
         }
         let mut whole = BufMut::zeroed(len);
         for offset in (0..len).step_by(HEADER_BYTES) {
             let block = self
                 .device
-                .read(at + offset as u64, BufMut::zeroed(HEADER_BYTES))
+                .read(at + offset as u64, BufMut::to_fill(HEADER_BYTES))
                 .await;
             match block {
                 Ok(block) => whole[offset..offset + HEADER_BYTES].copy_from_slice(&block),

@@ -52,7 +52,7 @@ pub(super) async fn peek(
         bytes_read: HEADER_BYTES as u64,
     };
     if peeked.summary.is_none() {
-        let header = device.read(at, BufMut::zeroed(HEADER_BYTES)).await;
+        let header = device.read(at, BufMut::to_fill(HEADER_BYTES)).await;
         peeked.unreadable |= header.is_err();
         peeked.first = header
             .ok()

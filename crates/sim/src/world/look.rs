@@ -55,12 +55,12 @@ async fn read_whole(volume: impl Device) -> Read {
     let (mut seen, mut unreadable) = (vec![0; len as usize], Vec::new());
     for at in (0..len).step_by(STEP as usize) {
         let n = STEP.min(len - at);
-        if let Ok(bytes) = device.read(at, BufMut::zeroed(n as usize)).await {
+        if let Ok(bytes) = device.read(at, BufMut::to_fill(n as usize)).await {
             seen[at as usize..(at + n) as usize].copy_from_slice(&bytes);
             continue;
         }
         for at in (at..at + n).step_by(block as usize) {
-            match device.read(at, BufMut::zeroed(block as usize)).await {
+            match device.read(at, BufMut::to_fill(block as usize)).await {
                 Ok(bytes) => seen[at as usize..(at + block) as usize].copy_from_slice(&bytes),
                 Err(_) => unreadable.extend(at / SECTOR as u64..(at + block) / SECTOR as u64),
             }

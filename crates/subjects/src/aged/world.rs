@@ -231,14 +231,14 @@ impl World {
 
     /// Reads the lines from `line` on; those that cannot be read are foreign.
     async fn look(&self, space: &Space, line: usize, seen: &mut [u32]) {
-        let whole = BufMut::zeroed(seen.len() * SECTOR);
+        let whole = BufMut::to_fill(seen.len() * SECTOR);
         let address = |line: usize| Sector(line as u64 * self.recipe.stride);
         if let Ok(bytes) = space.read(address(line), whole).await {
             note(line, &bytes, seen);
             return;
         }
         for (n, seen) in seen.chunks_mut(LINE_SECTORS).enumerate() {
-            let buf = BufMut::zeroed(LINE_SECTORS * SECTOR);
+            let buf = BufMut::to_fill(LINE_SECTORS * SECTOR);
             match space.read(address(line + n), buf).await {
                 Ok(bytes) => note(line + n, &bytes, seen),
                 Err(_) => seen.fill(FOREIGN),

@@ -195,7 +195,7 @@ impl Writer {
                 let to = (from - from % LINE_SECTORS)
                     .saturating_add(step)
                     .min(range.end);
-                let mut data = BufMut::zeroed((to - from) * SECTOR);
+                let mut data = BufMut::to_fill((to - from) * SECTOR);
                 fill(number, from, &mut data);
                 batch.write(self.address(from), data.freeze());
                 from = to;
@@ -268,7 +268,7 @@ impl Writer {
             return Err(Over);
         }
         let first = lines.start * LINE_SECTORS;
-        let buf = BufMut::zeroed(lines.len() * LINE_SECTORS * SECTOR);
+        let buf = BufMut::to_fill(lines.len() * LINE_SECTORS * SECTOR);
         let patience = self.world.patience.get();
         let read = self.space.read(self.address(first), buf);
         let read = self.rt.timeout(patience, read).await;

@@ -187,7 +187,7 @@ pub async fn read_all(device: &dyn Device) -> Result<Vec<u8>, DeviceError> {
     let mut out = Vec::with_capacity(len as usize);
     while (out.len() as u64) < len {
         let n = (len - out.len() as u64).min(1 << 20);
-        let buf = BufMut::zeroed(n as usize);
+        let buf = BufMut::to_fill(n as usize);
         out.extend_from_slice(&device.read(out.len() as u64, buf).await?);
     }
     Ok(out)
