@@ -95,9 +95,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn of(superblock: &Superblock) -> Ahead {
+    pub(crate) fn of(superblock: &Superblock, counts: Counts) -> Ahead {
         let segment = u64::from(superblock.segment_bytes);
-        let (_, counts) = placement_of(superblock);
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
         Ahead {
             looked_at: (AHEAD_BYTES / segment) as usize + AHEAD_SEGMENTS,
@@ -107,7 +106,7 @@ impl Ahead {
 }
 
 /// The policy that a superblock names, and its streams.
-fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
+pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
     let options = placement::Options {
         page_sectors: superblock.page_sectors,
         segment_bytes: superblock.segment_bytes.into(),
@@ -245,7 +244,9 @@ pub async fn open(
     let store = DeviceStore::new(Rc::clone(&device), layout);
     let read = read::read_checkpoint(&store, &superblock).await?;
     let checkpoint = read.checkpoint;
-    let found = scan(&store, &superblock, &checkpoint, Ahead::of(&superblock)).await?;
+    let (mut placement, counts) = placement_of(&superblock);
+    let ahead = Ahead::of(&superblock, counts);
+    let found = scan(&store, &superblock, &checkpoint, ahead).await?;
     if found.is_damaged() && !accept_loss {
         return Err(OpenError::Damaged {
             missing: found.last.next(),
@@ -256,7 +257,6 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let (mut placement, counts) = placement_of(&superblock);
     let mut table = SegmentTable::new(layout, counts.meta(), segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);

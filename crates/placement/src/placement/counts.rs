@@ -29,7 +29,7 @@ pub(super) type ByCount = [f64; COUNT_MAX as usize + 1];
 /// Counts by page.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
-    /// Both rows, one after the other.
+    /// Both rows, one after the other; nothing before the first count.
     now: Vec<u8>,
     before: Vec<u8>,
     row: usize,
@@ -40,8 +40,8 @@ impl Counts {
     pub(super) fn new(bytes: usize) -> Counts {
         let row = (bytes / (2 * ROWS)).max(1);
         Counts {
-            now: vec![0; ROWS * row],
-            before: vec![0; ROWS * row],
+            now: Vec::new(),
+            before: Vec::new(),
             row,
         }
     }
@@ -53,6 +53,10 @@ impl Counts {
 
     /// `page` was written once more.
     pub(super) fn count(&mut self, page: u64) {
+        if self.now.is_empty() {
+            self.now = vec![0; ROWS * self.row];
+            self.before = vec![0; ROWS * self.row];
+        }
         let cells = self.cells(page);
         let least = cells.map(|cell| self.now[cell]).into_iter().min();
         let Some(more) = least.and_then(|least| least.checked_add(1)) else {
@@ -65,7 +69,9 @@ impl Counts {
 
     /// How often `page` was written before this epoch.
     pub(super) fn before(&self, page: u64) -> u8 {
-        let [a, b] = self.cells(page).map(|cell| self.before[cell]);
+        let [a, b] = self
+            .cells(page)
+            .map(|cell| self.before.get(cell).copied().unwrap_or(0));
         a.min(b)
     }
 

@@ -16,18 +16,25 @@ struct Entry {
 
 /// References by page, in sets.
 #[derive(Debug)]
-pub(super) struct References(Vec<[Entry; WAYS]>);
+pub(super) struct References {
+    count: usize,
+    /// None before the first reference.
+    sets: Vec<[Entry; WAYS]>,
+}
 
 impl References {
     /// As many as go into so many bytes.
     pub(super) fn new(bytes: usize) -> References {
         let sets = bytes / size_of::<[Entry; WAYS]>();
-        References(vec![[Entry::default(); WAYS]; sets.max(1)])
+        References {
+            count: sets.max(1),
+            sets: Vec::new(),
+        }
     }
 
     /// The count of `page`: 0 if it began longer than `bar` seconds ago, or is not known.
     pub(super) fn get(&self, page: u64, seconds: u64, bar: u64) -> u64 {
-        let mut set = self.0[self.set(page)].iter();
+        let mut set = self.sets.get(self.set(page)).into_iter().flatten();
         let found = set.find(|entry| entry.count > 0 && entry.page == page);
         let counts = found.filter(|entry| !is_over(entry, seconds, bar));
         counts.map_or(0, |entry| u64::from(entry.count))
@@ -35,8 +42,11 @@ impl References {
 
     /// One more reference to `page`: the new count.
     pub(super) fn count(&mut self, page: u64, seconds: u64, bar: u64) -> u64 {
+        if self.sets.is_empty() {
+            self.sets = vec![[Entry::default(); WAYS]; self.count];
+        }
         let set = self.set(page);
-        let set = &mut self.0[set];
+        let set = &mut self.sets[set];
         let known = set
             .iter()
             .position(|entry| entry.count > 0 && entry.page == page);
@@ -58,7 +68,7 @@ impl References {
     }
 
     fn set(&self, page: u64) -> usize {
-        ((u128::from(spread(page)) * self.0.len() as u128) >> 64) as usize
+        ((u128::from(spread(page)) * self.count as u128) >> 64) as usize
     }
 }
 
