@@ -1,5 +1,7 @@
 //! Data that tells which write it is from.
 
+use forebay_device::is_zero;
+
 /// The stamp of what is on disks before anything is asked of the volume.
 pub const BEFORE: u64 = u64::MAX;
 /// Bytes in a sector.
@@ -7,8 +9,14 @@ pub const SECTOR: usize = 512;
 
 const WORDS: usize = SECTOR / 8;
 
+/// What the words of a sector begin with.
 fn filler(id: u64, sector: u64) -> u64 {
     (id ^ sector.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// Word `n` of a sector. None follows from the one before it, so that several are computed at once.
+fn word_of(filler: u64, n: usize) -> u64 {
+    filler.wrapping_add((n as u64).wrapping_mul(0x5851_f42d_4c95_7f2d))
 }
 
 /// What write `id` puts into `[at, at + len)`: every sector says which write and which sector it is,
@@ -23,13 +31,12 @@ pub fn stamp(id: u64, at: u64, len: u64) -> Vec<u8> {
 pub fn stamp_into(id: u64, at: u64, bytes: &mut [u8]) {
     for (n, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
         let number = at / SECTOR as u64 + n as u64;
-        let mut word = filler(id, number);
+        let filler = filler(id, number);
         let words = sector.as_chunks_mut::<8>().0;
         words[0] = id.to_le_bytes();
         words[1] = number.to_le_bytes();
-        for out in &mut words[2..] {
-            word = word.wrapping_mul(6_364_136_223_846_793_005).rotate_left(23);
-            *out = word.to_le_bytes();
+        for (n, out) in words.iter_mut().enumerate().skip(2) {
+            *out = word_of(filler, n).to_le_bytes();
         }
     }
 }
@@ -59,19 +66,15 @@ pub fn read_sector(bytes: &[u8]) -> Content {
     let words = bytes.as_chunks::<8>().0;
     let word = |n: usize| u64::from_le_bytes(words[n]);
     let (id, sector) = (word(0), word(1));
-    if id == 0 && sector == 0 && (2..WORDS).all(|n| word(n) == 0) {
+    if id == 0 && sector == 0 && is_zero(bytes) {
         return Content::Zero;
     }
-    let mut expected = filler(id, sector);
-    for n in 2..WORDS {
-        expected = expected
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .rotate_left(23);
-        if word(n) != expected {
-            return Content::Other;
-        }
+    let filler = filler(id, sector);
+    let differences = (2..WORDS).map(|n| word(n) ^ word_of(filler, n));
+    match differences.fold(0, |sum, bits| sum | bits) {
+        0 => Content::Stamp { id, sector },
+        _ => Content::Other,
     }
-    Content::Stamp { id, sector }
 }
 
 #[cfg(test)]
