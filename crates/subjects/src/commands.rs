@@ -26,6 +26,18 @@ enum Which {
     Space,
     Files,
     Aged,
+    /// Aged volumes for a virtual day each
+    Days,
+}
+
+impl Which {
+    /// The scenario of an aged volume.
+    fn aged(self, seed: u64) -> AgedPlan {
+        match self {
+            Which::Days => AgedPlan::of_day(seed),
+            _ => AgedPlan::of_seed(seed),
+        }
+    }
 }
 
 /// Arguments of `explore`.
@@ -128,8 +140,8 @@ impl Explore {
             (Which::Space, false) => self.explore::<Space>(seed),
             (Which::Files, true) => bail!("files: there are only worlds at random"),
             (Which::Files, false) => self.explore_files(seed),
-            (Which::Aged, true) => bail!("aged: scenarios are only chosen at random"),
-            (Which::Aged, false) => self.explore_aged(seed),
+            (Which::Aged | Which::Days, true) => bail!("aged: scenarios are only chosen at random"),
+            (Which::Aged | Which::Days, false) => self.explore_aged(seed),
         }
     }
 
@@ -159,9 +171,9 @@ impl Explore {
         if self.trace.is_some() {
             bail!("aged: traces are of devices");
         }
-        let found = self.worlds(seed, &|seed| aged::run(&AgedPlan::of_seed(seed)));
+        let found = self.worlds(seed, &|seed| aged::run(&self.subject.aged(seed)));
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
-            println!("{}", AgedPlan::of_seed(first.seeds[0]));
+            println!("{}", self.subject.aged(first.seeds[0]));
         }
         Ok(ended(&found))
     }
@@ -327,7 +339,7 @@ impl Replay {
             Which::Cache => self.replay::<Cache>(),
             Which::Space => self.replay::<Space>(),
             Which::Files => self.replay_files(),
-            Which::Aged => self.replay_aged(),
+            Which::Aged | Which::Days => self.replay_aged(),
         }
     }
 
@@ -366,7 +378,7 @@ impl Replay {
         if self.shrunk || self.trace.is_some() {
             bail!("aged: scenarios cannot be shrunk yet, and traces are of devices");
         }
-        let plan = AgedPlan::of_seed(self.seed);
+        let plan = self.subject.aged(self.seed);
         println!("{plan}");
         let outcome = aged::run_aloud(&plan);
         outcome.lines.iter().for_each(|line| println!("{line}"));

@@ -12,6 +12,11 @@ use super::recipe::{Age, Recipe};
 /// Scenarios with seeds next to each other that begin with the same aged volume.
 const OF_A_RECIPE: u64 = 8;
 
+/// The rests of a scenario of a day, together: the power goes before some of them, so that it takes about a day.
+const RESTS: Duration = Duration::from_secs(32 * 3600);
+/// A rest of a day is ten minutes and up to so many seconds long.
+const REST_SECONDS: u64 = 4 * 3600;
+
 /// What a writer does for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Phase {
@@ -94,6 +99,30 @@ impl AgedPlan {
         let incarnations = (0..count)
             .map(|n| incarnation(&recipe, &rng, mix(seed, n)))
             .collect();
+        AgedPlan {
+            seed,
+            recipe,
+            incarnations,
+        }
+    }
+}
+
+impl AgedPlan {
+    /// A scenario of about a day of virtual time: one incarnation after the other, each with a rest of hours.
+    pub fn of_day(seed: u64) -> AgedPlan {
+        let rng = Rng::new(mix(seed, 0xda7));
+        let recipe = Recipe::of_seed(seed / OF_A_RECIPE);
+        let (mut incarnations, mut left) = (Vec::new(), RESTS);
+        while !left.is_zero() {
+            let n = incarnations.len() as u64;
+            let mut next = incarnation(&recipe, &rng, mix(seed, n));
+            let rest = Duration::from_secs(600 + rng.below(REST_SECONDS)).min(left);
+            let phases = &mut next.phases[0];
+            let at = rng.below(phases.len() as u64 + 1) as usize;
+            phases.insert(at, Phase::Idle(rest));
+            incarnations.push(next);
+            left -= rest;
+        }
         AgedPlan {
             seed,
             recipe,
