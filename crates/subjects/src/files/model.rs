@@ -412,6 +412,24 @@ impl Model {
         }
     }
 
+    /// Takes over what is preallocated in a model with the same files, which may have other numbers there.
+    pub fn take_preallocated(&mut self, other: &Model) {
+        let mut same = vec![(TOP, TOP)];
+        let mut seen = BTreeSet::new();
+        while let Some((id, from)) = same.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let (node, known) = (self.node(id), other.node(from));
+            let below = node.names.iter();
+            same.extend(below.filter_map(|(name, id)| Some((*id, *known.names.get(name)?))));
+            if !known.preallocated.is_empty() {
+                let preallocated = known.preallocated.clone();
+                self.change(id).preallocated = preallocated;
+            }
+        }
+    }
+
     /// Puts a file in, as it is.
     pub fn put(&mut self, id: Id, mut node: Node) {
         if let Some(known) = self.nodes.get(&id) {

@@ -79,7 +79,11 @@ impl World {
             users: 1 + rng.below(3),
             segments: rng.pick(&[32, 32, 48, 96]),
             pairs: pairing.coin(),
-            left: filling.one_in(3).then(|| filling.below(96 << 10)),
+            // Now and then enough to preallocate more than the volume keeps spare.
+            left: filling.one_in(3).then(|| match filling.one_in(4) {
+                true => filling.below(2 << 20),
+                false => filling.below(96 << 10),
+            }),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),
             lives: (0..lives).map(|n| life(&rng, mix(seed, n + 1))).collect(),

@@ -1,5 +1,7 @@
 //! What a user does where a volume is full, and what is never refused there.
 
+use std::ops::Range;
+
 use forebay_device::BufMut;
 use forebay_dfs::{Fs, FsError, Kind};
 
@@ -9,6 +11,8 @@ use super::user::User;
 
 /// No file is longer.
 pub(super) const SIZE_MAX: u64 = 512 << 20;
+/// The longest write to where space is preallocated, in bytes.
+const WRITE_MAX: u64 = 64 << 10;
 /// So many writes of one size are enough to take what room there may be.
 const WRITES_MAX: u64 = 64;
 
@@ -35,8 +39,33 @@ impl User {
         Ok(done)
     }
 
-    /// Takes all the room there is, and then does something that takes none.
-    pub(super) async fn fill(&mut self) -> Result<(), Violated> {
+    /// Where there is little room and space was preallocated in a life before, takes all that is left, and writes all that
+    /// was preallocated.
+    pub(super) async fn begin(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let all: Vec<(Id, Range<u64>)> = model
+            .ids()
+            .into_iter()
+            .flat_map(|id| {
+                let ranges = model.node(id).preallocated.iter();
+                ranges.map(move |range| (id, range))
+            })
+            .collect();
+        if !self.fills || all.is_empty() || self.rng.coin() {
+            return Ok(());
+        }
+        self.take_room().await?;
+        for (id, range) in all {
+            for offset in range.clone().step_by(WRITE_MAX as usize) {
+                let len = WRITE_MAX.min(range.end - offset);
+                self.write_where_preallocated(id, offset, len).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends to a file until nothing more fits.
+    async fn take_room(&mut self) -> Result<(), Violated> {
         let model = self.model();
         if let Some(id) = self.any(&model, |kind| kind == Kind::Regular) {
             for len in [16 << 10, 4096, 512] {
@@ -46,6 +75,12 @@ impl User {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Takes all the room there is, and then does something that takes none.
+    pub(super) async fn fill(&mut self) -> Result<(), Violated> {
+        self.take_room().await?;
         match self.rng.below(14) {
             0..=3 => self.take_away().await,
             4..=6 => self.rename().await,
@@ -89,7 +124,18 @@ impl User {
         let range = self.rng.pick(&ranges);
         let offset = range.start + self.rng.below(range.end - range.start);
         let most = (range.end - offset).min(self.rng.pick(&[1, 512, 5000, 16_384]));
-        let mut data = vec![0; 1 + self.rng.below(most) as usize];
+        let len = 1 + self.rng.below(most);
+        self.write_where_preallocated(id, offset, len).await
+    }
+
+    /// A write to a range for which space is preallocated.
+    async fn write_where_preallocated(
+        &mut self,
+        id: Id,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Violated> {
+        let mut data = vec![0; len as usize];
         self.rng.fill(&mut data);
         let (number, buf) = (self.numbers[&id], BufMut::copy_of(&data).freeze());
         self.change_within(

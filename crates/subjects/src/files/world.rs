@@ -306,6 +306,7 @@ impl Ctx {
             reads: life.is_healthy(),
             aloud: self.aloud,
         };
+        user.begin().await?;
         for _ in 0..life.steps {
             if self.violation.borrow().is_some() {
                 break;
@@ -329,7 +330,10 @@ impl Ctx {
                 "user {index}'s directory is not as it was looked at"
             ));
         }
-        accounts[index] = Account::new(read.clone());
+        let mut model = read.clone();
+        // It shows nowhere, but it must be there.
+        model.take_preallocated(accounts[index].now());
+        accounts[index] = Account::new(model);
         Ok(numbers)
     }
 
