@@ -15,6 +15,14 @@ fn aged_volumes_keep_every_promise() {
     }
 }
 
+/// Writers took segments that the cleaner had meant to fill while it moved data of many segments together. It was left at its
+/// floor, with nothing but nearly empty segments, and nobody could write any more.
+#[test]
+fn writers_go_on_after_they_took_what_the_cleaner_had_meant_to_fill() {
+    let outcome = run(&AgedPlan::of_day(1_300_000_118));
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 #[test]
 fn the_same_seed_is_the_same_scenario() {
     for seed in [18, 42, 58] {

@@ -9,6 +9,8 @@ pub(crate) enum Claim {
     Queue,
     /// A checkpoint.
     Checkpoint,
+    /// The cleaner, where neither a checkpoint nor anything under way makes room, for segments of which all live data fits one.
+    Rescue,
     /// The cleaner, and records that tell what was written in place.
     Cleaner,
     /// A batch of trims alone.

@@ -26,6 +26,7 @@ use forebay_rt::{Instant, Listener};
 use forebay_segments::Composer as _;
 use forebay_units::SegmentSeq;
 
+use crate::claim::Claim;
 use crate::error::SpaceError;
 use crate::geometry::Slot;
 use crate::room::Room;
@@ -51,9 +52,16 @@ struct Window {
     chosen: Vec<Chosen>,
     /// True if the only segments that can be cleaned are not on the device yet.
     in_memory: bool,
+    moving: Moving,
+}
+
+/// How live data is moved.
+#[derive(Clone, Copy)]
+struct Moving {
     /// True if all live data goes to one stream, because free segments are short: each stream has an open segment and a
     /// record that are not full.
     one_stream: bool,
+    claim: Claim,
 }
 
 /// What came of a try to clean.
@@ -222,7 +230,7 @@ impl Inner {
         let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
         self.pacing.borrow_mut().pacer.begin_window(gain, live);
         *unsent += gain.max(1);
-        let moved = self.empty(chosen, window.one_stream).await;
+        let moved = self.empty(chosen, window.moving).await;
         let pacer = &mut self.pacing.borrow_mut().pacer;
         pacer.end_window();
         // What is empty now counts as free.
@@ -240,7 +248,11 @@ impl Inner {
             return Ok(false);
         };
         let before = self.stats.borrow().bytes_moved;
-        let moved = self.empty(&[unworn], false).await;
+        let moving = Moving {
+            one_stream: false,
+            claim: Claim::Cleaner,
+        };
+        let moved = self.empty(&[unworn], moving).await;
         self.free_emptied();
         let stats = &mut self.stats.borrow_mut();
         stats.bytes_levelled += stats.bytes_moved - before;
@@ -270,7 +282,7 @@ impl Inner {
     }
 
     /// Moves what is live in segments. Whatever happens, none of them stays [`SegmentState::Cleaning`].
-    async fn empty(self: &Rc<Self>, chosen: &[Chosen], one_stream: bool) -> Result<(), SpaceError> {
+    async fn empty(self: &Rc<Self>, chosen: &[Chosen], moving: Moving) -> Result<(), SpaceError> {
         let mut troubles = Vec::with_capacity(chosen.len());
         let mut pieces: Vec<Piece> = Vec::new();
         let mut failed = false;
@@ -299,7 +311,7 @@ impl Inner {
         }
         let mut moved = Ok(true);
         for piece in pieces {
-            moved = self.move_piece(piece, one_stream).await;
+            moved = self.move_piece(piece, moving).await;
             if !matches!(moved, Ok(true)) {
                 break;
             }

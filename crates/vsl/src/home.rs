@@ -28,7 +28,7 @@ use forebay_units::{LINE_BYTES, LINE_SECTORS, Line};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::claim::Grant;
+use crate::claim::{self, Grant};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::geometry::Slot;
@@ -226,14 +226,14 @@ impl Inner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
-            if let Some(grant) = self.grant_to_move(stream, 0) {
+            if let Some(grant) = self.grant_to_move(claim::Claim::Cleaner, stream, 0) {
                 return Ok(Some(grant));
             }
             let now = self.rt.now();
             if now >= until {
                 return Ok(None);
             }
-            self.make_way();
+            self.make_way(claim::Claim::Cleaner);
             let _ = self.rt.timeout(until.since(now), progress).await;
         }
     }

@@ -16,12 +16,16 @@
 //! |---|---|---|
 //! | queue | 0 | the record that continues the queue can always be written |
 //! | checkpoint | 1 | the same, while a checkpoint is written |
+//! | rescue | C + L + 1 | the next checkpoint can be written, and after it one of L |
 //! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint can be written, and once more if a crash cuts it; and after it, one of L |
 //! | trims | the same with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner has segments to move data to |
 //! | writers | that and one | a trim waits for a checkpoint at most, which makes the segments of its records empty |
 //!
-//! Two arguments show that the cleaner never waits for ever:
+//! Three arguments show that the cleaner never waits for ever:
 //!
+//! - *It goes on from its floor.* A crash, or writers that take segments meanwhile, can leave the cleaner in the middle of what
+//!   it wanted to move: at its floor, with much garbage, and without an empty segment. If nothing is under way that makes room,
+//!   it may open a segment below its floor for segments of which all live data fits one: as many as it takes get free at least.
 //! - *Checkpoints do not use up the queue.* What a checkpoint takes from the queue, segments of nodes grow by, and G shrinks by
 //!   the same. Where G is 0, half of the segments of nodes is garbage. A checkpoint of L segments then empties as many as it
 //!   writes, or more, and the queue has 2L segments for it.
@@ -370,6 +374,11 @@ impl Room {
         after <= most.max(self.checkpoint_least) && 2 * after <= queued
     }
 
+    /// True if no segment gets free by anything that is under way, nor by a checkpoint.
+    pub(crate) fn is_stuck(&self, table: &SegmentTable) -> bool {
+        table.usable() == 0 && !self.checkpoint_helps(table)
+    }
+
     /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
     pub(crate) fn checkpoint_helps(&self, table: &SegmentTable) -> bool {
         self.gained_by_checkpoint(table) > 0
@@ -410,6 +419,7 @@ impl Floors for Room {
         match claim {
             Claim::Queue => 0,
             Claim::Checkpoint => 1,
+            Claim::Rescue => rescue_floor(self.checkpoint, self.checkpoint_least),
             Claim::Cleaner => {
                 cleaner_floor(self.checkpoint, self.checkpoint_least) + self.nodes_growth
             }
@@ -421,6 +431,11 @@ impl Floors for Room {
             }
         }
     }
+}
+
+/// Leaves segments for a checkpoint of `checkpoint` segments, and for one of `least` segments.
+fn rescue_floor(checkpoint: usize, least: usize) -> usize {
+    checkpoint + least + 1
 }
 
 /// Leaves segments for a checkpoint of `checkpoint` segments and for another try; or for that one, and two tries of one of

@@ -4,7 +4,7 @@ use forebay_placement::pace::Urgency;
 use forebay_placement::victim::{Selection, Victim};
 use forebay_segments::Composer as _;
 
-use super::{Chosen, Window};
+use super::{Chosen, Moving, Window};
 use crate::claim::{Claim, Floors as _};
 use crate::geometry::Slot;
 use crate::pacing::window;
@@ -42,52 +42,94 @@ impl Inner {
             true => 1,
             false => usize::from(streams.counts.moved),
         };
-        let mut budget = budget(&streams, &room, moved);
+        let budget = budget(&streams, &room, moved);
         // Data does not hide the segments of nodes.
         if budget == 0 {
             victims = streams.table.choose_of_nodes(worth_of_nodes(&streams));
         }
-        let (wanted, mut gained) = (window(&streams), 0);
-        let (mut chosen, mut in_memory, mut passed_over): (Vec<Chosen>, _, _) =
-            (Vec::new(), false, false);
-        let mut rewritten = 0;
-        for victim in victims {
-            if gained >= wanted || chosen.len() >= most {
-                break;
-            }
-            let slot = Slot(victim.segment);
-            let known = *streams.table.get(slot);
-            if streams.flight().segment(known.seq).is_some() {
-                in_memory = true;
-                continue;
-            }
-            // Nodes leave with the next checkpoint, and take no room of the cleaner's.
-            let nodes = known.stream == streams.counts.meta();
-            let live = if nodes { 0 } else { u64::from(victim.live) };
-            let after = rewritten + if nodes { u64::from(known.live) } else { 0 };
-            let affordable = match nodes {
-                true => room.can_rewrite(&streams.layout, streams.table.queued(), after),
-                false => live <= budget,
-            };
-            if !affordable || !streams.table.begin_cleaning(slot) {
-                passed_over = true;
-                continue;
-            }
-            (budget, rewritten) = (budget.saturating_sub(live), after);
-            gained += u64::from(victim.gain);
-            streams.table.pin(slot);
-            chosen.push(Chosen {
-                slot,
-                segment: known.seq,
-                live: victim.live,
-                gain: victim.gain,
-            });
-        }
-        Window {
-            chosen,
-            in_memory: in_memory && !passed_over,
+        let wanted = window(&streams);
+        let limits = Limits {
+            budget,
+            wanted,
+            most,
+        };
+        let window = pick(&mut streams, &room, victims, limits);
+        let moving = Moving {
             one_stream,
+            claim: Claim::Cleaner,
+        };
+        let may_rescue = budget == 0 && urgency == Urgency::Urgent && room.is_stuck(&streams.table);
+        if !(window.chosen.is_empty() && may_rescue) {
+            return Window { moving, ..window };
         }
+        let limits = Limits {
+            budget: streams.layout.dense_sectors(),
+            wanted: u64::MAX,
+            most: LOOKED_AT,
+        };
+        let (now, worth) = (streams.clock, streams.table.worth());
+        let victims = streams
+            .table
+            .choose(Selection::Greedy, now, u64::MAX, LOOKED_AT, worth);
+        pick(&mut streams, &room, victims, limits)
+    }
+}
+
+/// How much is cleaned together.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Sectors that can be moved.
+    budget: u64,
+    /// Sectors that are to be gained.
+    wanted: u64,
+    /// Segments.
+    most: usize,
+}
+
+/// Takes victims in their order, as far as the limits go, to one stream and by the claim of a rescue.
+fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Window {
+    let (mut budget, mut gained, mut rewritten) = (limits.budget, 0, 0);
+    let mut chosen: Vec<Chosen> = Vec::new();
+    let (mut in_memory, mut passed_over) = (false, false);
+    for victim in victims {
+        if gained >= limits.wanted || chosen.len() >= limits.most {
+            break;
+        }
+        let slot = Slot(victim.segment);
+        let known = *streams.table.get(slot);
+        if streams.flight().segment(known.seq).is_some() {
+            in_memory = true;
+            continue;
+        }
+        // Nodes leave with the next checkpoint, and take no room of the cleaner's.
+        let nodes = known.stream == streams.counts.meta();
+        let live = if nodes { 0 } else { u64::from(victim.live) };
+        let after = rewritten + if nodes { u64::from(known.live) } else { 0 };
+        let affordable = match nodes {
+            true => room.can_rewrite(&streams.layout, streams.table.queued(), after),
+            false => live <= budget,
+        };
+        if !affordable || !streams.table.begin_cleaning(slot) {
+            passed_over = true;
+            continue;
+        }
+        (budget, rewritten) = (budget.saturating_sub(live), after);
+        gained += u64::from(victim.gain);
+        streams.table.pin(slot);
+        chosen.push(Chosen {
+            slot,
+            segment: known.seq,
+            live: victim.live,
+            gain: victim.gain,
+        });
+    }
+    Window {
+        chosen,
+        in_memory: in_memory && !passed_over,
+        moving: Moving {
+            one_stream: true,
+            claim: Claim::Rescue,
+        },
     }
 }
 

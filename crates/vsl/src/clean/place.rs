@@ -6,6 +6,7 @@ use std::rc::Rc;
 use forebay_placement::placement::{MovedPiece, MovedPlace};
 use forebay_units::{SECTOR_BYTES, Sector};
 
+use super::Moving;
 use super::load::Piece;
 use crate::claim::{Claim, Floors as _, Grant};
 use crate::error::SpaceError;
@@ -20,16 +21,15 @@ const RUNS_MAX: u64 = 4;
 
 impl Inner {
     /// Appends the copy of a piece to where the placement wants it, as far as it is still live then. Returns false if there is
-    /// no room for it, and will be none before other segments are cleaned. With `one_stream`, the whole
-    /// piece goes to the first stream of moved data.
+    /// no room for it, and will be none before other segments are cleaned.
     pub(super) async fn move_piece(
         self: &Rc<Self>,
         piece: Piece,
-        one_stream: bool,
+        moving: Moving,
     ) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
-            let (stream, sectors) = match one_stream {
+            let (stream, sectors) = match moving.one_stream {
                 true => (Stream(self.commit.composer().counts.user), rest.sectors),
                 false => self.place_moved(&rest),
             };
@@ -45,7 +45,7 @@ impl Inner {
                 data: rest.data.slice(..(sectors * SECTOR_BYTES) as usize),
                 ..rest
             };
-            if !self.append_moved(stream, &part).await? {
+            if !self.append_moved(stream, &part, moving.claim).await? {
                 return Ok(false);
             }
             rest = behind;
@@ -75,6 +75,7 @@ impl Inner {
         self: &Rc<Self>,
         stream: Stream,
         piece: &Piece,
+        claim: Claim,
     ) -> Result<bool, SpaceError> {
         let mut pins = self.map.borrow().pins();
         self.prepare(piece.sector, piece.sectors, &mut pins).await?;
@@ -83,13 +84,13 @@ impl Inner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
-            if let Some(grant) = self.grant_to_move(stream, piece.sectors) {
+            if let Some(grant) = self.grant_to_move(claim, stream, piece.sectors) {
                 self.move_now(grant, stream, piece);
                 drop(pins);
                 self.after_move();
                 return Ok(true);
             }
-            if !self.make_way() {
+            if !self.make_way(claim) {
                 return Ok(false);
             }
             progress.await;
@@ -108,10 +109,10 @@ impl Inner {
 
     /// Sends off what was moved, and has what is empty be used again. Returns false if nothing gets free by that. The cleaner may
     /// lack memory only: the device has yet to take what is there, and a checkpoint would be one more thing to take.
-    pub(crate) fn make_way(self: &Rc<Self>) -> bool {
+    pub(crate) fn make_way(self: &Rc<Self>, claim: Claim) -> bool {
         self.send_off();
         let room = Room::of(&self.commit.composer(), &self.map.borrow());
-        let need = room.floor(Claim::Cleaner) + 1;
+        let need = room.floor(claim) + 1;
         self.replenish(need);
         let (usable, helps, has_room) = {
             let table = &self.commit.composer().table;
@@ -125,18 +126,18 @@ impl Inner {
     }
 
     /// Permission to append an entry of moved data, or of what was written in place.
-    pub(crate) fn grant_to_move(&self, stream: Stream, sectors: u64) -> Option<Grant> {
+    pub(crate) fn grant_to_move(
+        &self,
+        claim: Claim,
+        stream: Stream,
+        sectors: u64,
+    ) -> Option<Grant> {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         let room = Room::of(&streams, &map);
         if room.needs_checkpoint() {
             return None;
         }
-        streams.grant_entry(
-            &room,
-            Claim::Cleaner,
-            stream,
-            (sectors * SECTOR_BYTES, RUNS_MAX),
-        )
+        streams.grant_entry(&room, claim, stream, (sectors * SECTOR_BYTES, RUNS_MAX))
     }
 
     /// Appends the copy of what is still live of a piece, and has the map point at it.

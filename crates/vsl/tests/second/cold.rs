@@ -1,11 +1,13 @@
 //! Most of a full volume is cold, with a little garbage among it, and the rest is overwritten for ever.
 
+use std::time::Duration;
+
 use forebay_device::Durability;
 use forebay_rng::Rng;
-use forebay_units::LINE_BYTES;
-use forebay_vsl::{Kind, Options};
+use forebay_units::{LINE_BYTES, LINE_SECTORS, Sector};
+use forebay_vsl::{Batch, Kind, Options};
 
-use crate::world::{Model, Shape, on_a_volume};
+use crate::world::{Model, SOON, Shape, content, on_a_volume};
 
 /// One in so many cold blocks is overwritten once.
 const EVERY: u64 = 250;
@@ -63,5 +65,56 @@ fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
 fn durable_writes_go_on_where_a_full_volume_is_cold() {
     for kind in Kind::ALL {
         overwritten(kind, 98, 5, 8, Durability::Fua);
+    }
+}
+
+/// Two writers compete with the cleaner for segments, and the volume is opened anew at any moment of both.
+#[test]
+fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
+    for seed in 0..8 {
+        let rng = Rng::new(seed);
+        let shape = Shape {
+            segments: rng.pick(&[64, 96, 128]),
+            segment: rng.pick(&[128 << 10, 256 << 10]),
+            kind: rng.pick(&[Kind::Lfs, Kind::Lfs, Kind::HyLogSepBit]),
+        };
+        on_a_volume(shape, async move |world| {
+            let options = Options {
+                spare_part: 128,
+                ..Options::default()
+            };
+            let mut volume = world.open(options).await;
+            let blocks = volume.space.capacity().mappable_in_blocks / LINE_BYTES;
+            let mut model = Model::of_blocks(blocks);
+            for n in 0..blocks {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            for _ in 0..30 {
+                let delay = rng.pick(&[50, 2000, 30_000]);
+                world.device.delay.set(Duration::from_micros(delay));
+                let hot = blocks / (1 + rng.below(20));
+                let writer = async || {
+                    for _ in 0..rng.below(blocks) {
+                        let at = Sector(rng.below(hot) * LINE_SECTORS);
+                        let how = match rng.one_in(8) {
+                            true => Durability::Fua,
+                            false => Durability::Flush,
+                        };
+                        let batch = Batch::of_write(at, content(at.0, 1, LINE_BYTES));
+                        let written = volume.space.apply(&batch, how);
+                        let written = world.rt.timeout(60 * SOON, written).await;
+                        let Ok(written) = written else {
+                            panic!("seed {seed}: a write waits: {}", volume.space.explain());
+                        };
+                        written.expect("written");
+                    }
+                };
+                let writers = futures_util::future::join(writer(), writer());
+                let most = Duration::from_millis(1 << rng.below(14));
+                let _ = world.rt.timeout(most, writers).await;
+                drop(volume);
+                volume = world.open(options).await;
+            }
+        });
     }
 }
