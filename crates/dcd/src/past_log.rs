@@ -61,7 +61,15 @@ impl Engine {
     ) -> Result<()> {
         loop {
             let lost = self.past_log.borrow().flushes_failed();
-            self.data.write(at, buf.clone(), durability).await?;
+            let written = self.data.write(at, buf.clone(), durability).await;
+            // A device may carry such a write out by a flush, and it is unknown which of the two failed.
+            if let Err(error) = &written
+                && durability == Durability::Fua
+                && self.past_log.borrow_mut().flush_failed(error)
+            {
+                tracing::error!(%error, "data that went past the log may be lost");
+            }
+            written?;
             if self.past_log.borrow().flushes_failed() == lost {
                 if durability == Durability::Flush {
                     self.past_log.borrow_mut().note();

@@ -14,7 +14,8 @@
 //!
 //! `stable` may stand in a later place than the record it covers, but not far: the writer keeps at
 //! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
-//! summaries and first headers, and block by block in the two segments around the end.
+//! summaries and first headers, and block by block in the end's segment, the next one, and each further one that shows something
+//! and has no summary: the proof may stand in the middle of the last that was written to.
 
 mod chain;
 mod end;

@@ -1043,3 +1043,76 @@ fn no_gap_is_left_in_a_log_that_was_called_clean() {
         assert_eq!(flushed(40..80).await, 0);
     });
 }
+
+/// Three segments of data, flushed once, and a record behind them in the last, flushed, too: only that record
+/// says that the data was durable.
+async fn proof_in_the_middle(rt: &Rt, disk: &Rc<Disk>) {
+    let (log, workers) = fresh(rt, disk).await;
+    for n in 0..4 {
+        append(&log, 20 * n, 20);
+    }
+    assert_eq!(log.head(), SegmentSeq(3), "three segments are begun");
+    log.flush(log.last_record()).await.expect("flushes");
+    append(&log, 200, 1);
+    log.flush(log.last_record()).await.expect("flushes");
+    append(&log, 210, 1);
+    log.flush(log.last_record()).await.expect("flushes");
+    assert_eq!(log.head(), SegmentSeq(3), "no other was begun");
+    drop((log, workers));
+}
+
+#[test]
+fn damage_is_seen_though_the_proof_stands_in_the_middle_of_a_segment_further_on() {
+    run(|rt, disk| async move {
+        proof_in_the_middle(&rt, &disk).await;
+        // One block of the first record's payload rots.
+        disk.below.poke(SEGMENTS_AT + 6 * 4096, &[0xff; 512]);
+        match try_open(&rt, &disk).await {
+            Err(OpenError::Damaged(_)) => {}
+            Err(other) => panic!("{other}"),
+            Ok((.., records)) => {
+                panic!("taken up without a word, with lines {:?}", lines(&records))
+            }
+        }
+    });
+}
+
+/// The summary of one segment and the first record of the next were one write; that never reached the medium.
+#[test]
+fn damage_is_seen_though_one_write_over_the_end_of_a_segment_is_gone() {
+    run(|rt, disk| async move {
+        let (mut tried, mut silent) = (0, Vec::new());
+        for seed in 0..5 {
+            for count in 20..60 {
+                let writes = with_gaps(&rt, &disk, seed, 0..count).await;
+                let is_over = |at: &Range<u64>| {
+                    (0..12)
+                        .map(end_of)
+                        .any(|end| at.start < end && end < at.end)
+                };
+                // The last but one: behind it there is just one record, which says that it was durable.
+                let [.., over, last] = &writes[..] else {
+                    continue;
+                };
+                if !is_over(over)
+                    || (last.start - SEGMENTS_AT) / SEGMENT != (over.end - SEGMENTS_AT) / SEGMENT
+                {
+                    continue;
+                }
+                tried += 1;
+                disk.below
+                    .poke(over.start, &vec![0; (over.end - over.start) as usize]);
+                match try_open(&rt, &disk).await {
+                    Err(OpenError::Damaged(_)) => {}
+                    Err(other) => panic!("{other}"),
+                    Ok((.., records)) => silent.push((seed, lines(&records).len(), count)),
+                }
+            }
+        }
+        println!("{tried} tried");
+        assert!(
+            silent.is_empty(),
+            "taken up without a word (seed, records found, of so many): {silent:?}"
+        );
+    });
+}

@@ -305,8 +305,14 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
         let mark = self.composer_mut().flight_mut().begin_flush();
         let unflushed = self.unflushed.get();
+        let failures = self.flush_failures();
         let flushed = self.device.flush().await;
         flushed.map_err(|error| self.flush_failed(&error.to_string()))?;
+        if failures != self.flush_failures() {
+            // A durable write failed beside it, which the device may have carried out by a flush: what that forgot, this one
+            // did not make durable.
+            return Err(LogError("a durable write failed beside a flush".into()));
+        }
         self.unflushed.set(self.unflushed.get() - unflushed);
         let mut composer = self.composer_mut();
         composer.flight_mut().flushed(mark);

@@ -369,3 +369,47 @@ fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
     );
     assert!(right > 100 && errors > 100);
 }
+
+/// Found by a hostile review: half a MiB, one flush, one small write and its flush; the power goes, and one block of the log has
+/// rotted. The only header that says that what lies there was durable stands in the middle of a later segment.
+#[test]
+fn what_was_flushed_is_not_dropped_because_of_one_rotten_block_before_it() {
+    let world = Images::fresh(4 << 20).world(1, None);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        let device = checked(&volume);
+        for n in 0..5u64 {
+            let at = (1 << 20) + n * (100 << 10);
+            let bytes = BufMut::copy_of(&stamp(1, at, 100 << 10)).freeze();
+            device
+                .write(at, bytes, Durability::Flush)
+                .await
+                .expect("write");
+        }
+        device.flush().await.expect("flush");
+        let bytes = BufMut::copy_of(&stamp(2, 3 << 20, 4096)).freeze();
+        device
+            .write(3 << 20, bytes, Durability::Flush)
+            .await
+            .expect("write");
+        device.flush().await.expect("flush");
+    });
+    let mut images = world.after_cut(Coin::Drop);
+    let at = (1 << 20) + 8 * 4096;
+    images.log[at..at + 512].fill(0x55);
+    let again = images.world(2, None);
+    match again.attach(AttachOptions::default()).expect("no cut") {
+        Err(refused) => println!("refused: {refused}"),
+        Ok((volume, report)) => {
+            let read = async move {
+                let device = checked(&volume);
+                device.read(3 << 20, BufMut::zeroed(4096)).await
+            };
+            let seen = again.run(read).expect("no cut");
+            let is_there = seen.is_ok_and(|bytes| bytes[..] == stamp(2, 3 << 20, 4096)[..]);
+            assert!(
+                is_there,
+                "taken up without a word, and the flushed write is gone: {report:?}"
+            );
+        }
+    }
+}

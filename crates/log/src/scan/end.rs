@@ -173,10 +173,12 @@ impl Scanner<'_> {
         })
     }
 
-    /// The headers of this life from the end of the chain on: in its segment, and in the next where
-    /// anything of this life lies further on.
+    /// The headers of this life from the end of the chain on: in its segment, in the next, and in each further one up
+    /// to the one behind the last in which anything shows at the ends. What was durable may be said by any record of
+    /// these. A summary says no less than the headers before it; so behind the next segment, those that have one are
+    /// not read.
     async fn headers_beyond(&mut self, end: &End, ahead: &VecDeque<Peek>) -> Vec<Record> {
-        let (ring_end, next) = (self.ring_end(), end.segment.next());
+        let ring_end = self.ring_end();
         let mut headers = match &end.bytes {
             Some(bytes) => self.headers(bytes, end.segment, end.offset as usize),
             None if end.segment < ring_end => {
@@ -185,12 +187,19 @@ impl Scanner<'_> {
             }
             None => return Vec::new(),
         };
-        let more = ahead
-            .iter()
-            .any(|p| p.segment > end.segment && p.has_something());
-        if next < ring_end && (more || !headers.is_empty()) {
-            let bytes = self.load(next).await;
-            headers.extend(self.headers(&bytes, next, 0));
+        let shows = ahead.iter().filter(|peeked| !peeked.is_empty());
+        let last = shows.map(|peeked| peeked.segment).max();
+        let last = last.unwrap_or(end.segment).max(end.segment).next();
+        let mut segment = end.segment.next();
+        while segment <= last && segment < ring_end {
+            let told = ahead
+                .iter()
+                .any(|peeked| peeked.segment == segment && peeked.summary.is_some());
+            if !told {
+                let bytes = self.load(segment).await;
+                headers.extend(self.headers(&bytes, segment, 0));
+            }
+            segment = segment.next();
         }
         headers
     }

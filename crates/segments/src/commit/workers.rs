@@ -44,7 +44,7 @@ fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write
     Some(write_of(&mut *composer, job, None))
 }
 
-/// Writes once. Returns true if that succeeded; if not, the write is tried again by a task of its own, unless failures
+/// Writes once. Returns true if that succeeded and is not gone; if it failed, the write is tried again by a task of its own, unless failures
 /// are latched.
 async fn write_jobs<C: Composer, W: Watcher<C>>(
     commit: Rc<Commit<C, W>>,
@@ -52,8 +52,9 @@ async fn write_jobs<C: Composer, W: Watcher<C>>(
     durability: Durability,
     waited: WaitedFor,
 ) -> bool {
-    let Err(error) = try_write(&commit, &write, durability, waited).await else {
-        return true;
+    let error = match try_write(&commit, &write, durability, waited).await {
+        Ok(end) => return end != JobEnd::Lost,
+        Err(error) => error,
     };
     let cause = error.to_string();
     match commit.on_failure {
@@ -86,7 +87,7 @@ async fn write_again<C: Composer, W: Watcher<C>>(
 ) {
     while commit.pause(backoff.pause()).await {
         match try_write(&commit, &write, Durability::Flush, waited).await {
-            Ok(()) => return commit.write_worked(),
+            Ok(_) => return commit.write_worked(),
             Err(error) => commit.write_failed_again(&error.to_string()),
         }
     }
@@ -97,7 +98,7 @@ async fn try_write<C: Composer, W: Watcher<C>>(
     write: &Write,
     durability: Durability,
     waited: WaitedFor,
-) -> Result<(), DeviceError> {
+) -> Result<JobEnd, DeviceError> {
     let (now, failures) = (commit.rt.now(), commit.flush_failures());
     let issued = commit
         .watcher
@@ -108,8 +109,10 @@ async fn try_write<C: Composer, W: Watcher<C>>(
     let (watcher, device) = (&commit.watcher, &*commit.device);
     watcher.done(&commit.composer(), device, now, issued, durability);
     let end = match durability {
+        // A device may carry out a durable write by a flush as well, and what another flush that failed meanwhile was for may be
+        // gone.
+        _ if failures != commit.flush_failures() => JobEnd::Lost,
         Durability::Fua => JobEnd::Durable,
-        Durability::Flush if failures != commit.flush_failures() => JobEnd::Lost,
         Durability::Flush => JobEnd::Written,
     };
     for (id, segment) in write.jobs() {
@@ -126,7 +129,7 @@ async fn try_write<C: Composer, W: Watcher<C>>(
     commit.work.notify_all();
     commit.written.notify_all();
     commit.progress.notify_all();
-    Ok(())
+    Ok(end)
 }
 
 /// Composes the open record when it has waited long enough.

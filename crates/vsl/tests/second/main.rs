@@ -3,6 +3,7 @@
 //! All times are of a virtual clock.
 
 mod cold;
+mod cut_recovery;
 mod faults;
 mod grown;
 mod home_rot;

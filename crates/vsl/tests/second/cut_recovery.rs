@@ -1,0 +1,265 @@
+//! A recovery that is cut, or whose flush fails, behind a process that was killed: what it read was on the device, but not
+//! durable.
+
+use std::time::Duration;
+
+use forebay_device::{Device as _, Durability, Op};
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
+use forebay_vsl::{Kind, Options, open};
+
+use crate::world::{Model, SOON, Shape, World, content, on_a_volume};
+
+const BLOCK: usize = 4096;
+
+/// All that the device holds.
+fn image(world: &World) -> Vec<u8> {
+    let mut image = vec![0; world.device.geometry().len as usize];
+    world.device.below.peek(0, &mut image);
+    image
+}
+
+/// The blocks in which two images differ.
+fn changed(one: &[u8], other: &[u8]) -> Vec<usize> {
+    let blocks = (0..one.len()).step_by(BLOCK);
+    blocks
+        .filter(|at| one[*at..*at + BLOCK] != other[*at..*at + BLOCK])
+        .collect()
+}
+
+/// A process is killed behind writes that nobody flushed. The next one takes them up, its first flush fails, and the device
+/// forgets what that was for.
+#[test]
+fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
+    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+        let shape = Shape {
+            segments: 64,
+            segment: 256 << 10,
+            kind,
+        };
+        on_a_volume(shape, async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(200);
+            for n in 0..200 {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.flush().await;
+            let durable = image(&world);
+            for n in 0..20 {
+                volume.apply(&model.next(n)).await;
+            }
+            world.rt.sleep(Duration::from_secs(1)).await;
+            drop(volume);
+            let killed = image(&world);
+            let unflushed = changed(&durable, &killed);
+            assert!(!unflushed.is_empty());
+            let faults = &world.device;
+            faults.failed.take();
+            faults.flushes_fail.set(true);
+            let (rt, below) = (world.rt.clone(), world.below());
+            let opening = world
+                .rt
+                .spawn(async move { open(rt, below, Options::default(), false).await });
+            while faults.failed.get() == 0 {
+                world.rt.sleep(Duration::from_micros(10)).await;
+            }
+            for at in unflushed {
+                faults.below.poke(at as u64, &durable[at..at + BLOCK]);
+            }
+            faults.flushes_fail.set(false);
+            let opened = world.rt.timeout(600 * SOON, opening).await;
+            drop(opened.expect("opening ends"));
+            let volume = world.open_damaged(Options::default()).await;
+            for n in 0..200 {
+                let read = volume.read(n * LINE_SECTORS, LINE_SECTORS).await;
+                let read = read.unwrap_or_else(|error| panic!("{kind}: {n}: {error}"));
+                let is = |version| read[..] == content(n, version, LINE_SECTORS * SECTOR_BYTES)[..];
+                assert!(is(1) || n < 20 && is(2), "{kind}: {n}");
+            }
+            volume.audit().await;
+        });
+    }
+}
+
+/// A process is killed behind writes that nobody flushed. The next one takes them up, and is cut by a loss of power, behind
+/// which they are gone, but what it wrote itself is there. A third one takes the volume up, and goes on.
+fn killed_then_cut(kind: Kind, extents: u64, lost: u64, writes: u64) {
+    let bytes = 512;
+    let shape = Shape {
+        segments: 512,
+        segment: 128 << 10,
+        kind,
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::new(extents, bytes / SECTOR_BYTES, 4096);
+        for n in 0..model.len() {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        model.write(&volume, 7, Durability::Fua).await;
+        let durable = image(&world);
+        for n in 0..lost {
+            volume.apply(&model.next(n * 100)).await;
+        }
+        world.rt.sleep(Duration::from_secs(1)).await;
+        drop(volume);
+        let killed = image(&world);
+        let unflushed = changed(&durable, &killed);
+        // No flush succeeds from here to the loss of power.
+        world.device.flushes_fail.set(true);
+        let options = Options {
+            patience: Duration::from_secs(1),
+            ..Options::default()
+        };
+        let opened = open(world.rt.clone(), world.below(), options, false).await;
+        assert!(opened.is_err());
+        drop(opened);
+        world.rt.sleep(SOON).await;
+        world.device.flushes_fail.set(false);
+        let cut = image(&world);
+        println!(
+            "{kind}: {} blocks lost, {} of the recovery kept",
+            unflushed.len(),
+            changed(&killed, &cut).len()
+        );
+        for at in unflushed {
+            if killed[at..at + BLOCK] == cut[at..at + BLOCK] {
+                world.device.below.poke(at as u64, &durable[at..at + BLOCK]);
+            }
+        }
+        let volume = world.open(Options::default()).await;
+        model.compare(&volume).await;
+        for n in 0..writes {
+            model.write(&volume, n * 37, Durability::Fua).await;
+        }
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        model.compare(&volume).await;
+    });
+}
+
+#[test]
+fn what_a_recovery_wrote_that_was_cut_is_not_taken_for_what_a_later_one_wrote() {
+    for kind in [Kind::Lfs, Kind::SepBit] {
+        for writes in [1, 30] {
+            killed_then_cut(kind, 19_700, 60, writes);
+        }
+    }
+}
+
+/// A write with FUA fails, which the device may have carried out by a flush: it may have forgotten what was in its cache, also
+/// what another flush was for that is under way, and that succeeds.
+#[test]
+fn a_flush_beside_a_superblock_that_fails_makes_nothing_durable() {
+    let shape = Shape {
+        segments: 64,
+        segment: 256 << 10,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(200);
+        for n in 0..200 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.flush().await;
+        let faults = &world.device;
+        faults.held.set(Some((Op::Write, 0)));
+        let space = volume.space.clone();
+        let checkpoint = world.rt.spawn(async move { space.checkpoint().await });
+        while faults.holding.get() == 0 {
+            world.rt.sleep(Duration::from_millis(1)).await;
+        }
+        let durable = image(&world);
+        for n in 0..40 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        let slow = Duration::from_millis(200);
+        faults.delay.set(slow);
+        let space = volume.space.clone();
+        let flush = world.rt.spawn(async move { space.flush().await });
+        // The write takes as long, then the flush.
+        world.rt.sleep(slow * 3 / 4).await;
+        faults.superblocks_fail.set(true);
+        faults.held.set(None);
+        while faults.failed.get() == 0 {
+            world.rt.sleep(Duration::from_millis(1)).await;
+        }
+        let written = image(&world);
+        for at in changed(&durable, &written) {
+            faults.below.poke(at as u64, &durable[at..at + BLOCK]);
+        }
+        let flushed = world.rt.timeout(SOON, flush).await;
+        let flushed = flushed.expect("a flush ends");
+        drop((volume, checkpoint));
+        faults.superblocks_fail.set(false);
+        faults.delay.set(Duration::from_micros(50));
+        let volume = world.open(Options::default()).await;
+        if flushed.is_ok() {
+            model.compare(&volume).await;
+        }
+    });
+}
+
+/// The same for a durable write of the log that succeeds: the device may carry it out by a write and a flush, and have forgotten
+/// the write between.
+#[test]
+fn a_durable_write_beside_a_superblock_that_fails_is_not_durable() {
+    let shape = Shape {
+        segments: 64,
+        segment: 256 << 10,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(200);
+        for n in 0..200 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.flush().await;
+        let faults = &world.device;
+        faults.held.set(Some((Op::Write, 0)));
+        let space = volume.space.clone();
+        let checkpoint = world.rt.spawn(async move { space.checkpoint().await });
+        while faults.holding.get() == 0 {
+            world.rt.sleep(Duration::from_millis(1)).await;
+        }
+        // Nothing else is to be made durable.
+        model.write(&volume, 7, Durability::Fua).await;
+        let durable = image(&world);
+        let slow = Duration::from_millis(200);
+        faults.delay.set(slow);
+        faults.superblocks_fail.set(true);
+        faults.held.set(None);
+        world.rt.sleep(slow / 2).await;
+        let (space, batch) = (volume.space.clone(), model.next(0));
+        let writing = world
+            .rt
+            .spawn(async move { space.apply(&batch, Durability::Fua).await });
+        while faults.failed.get() == 0 {
+            world.rt.sleep(Duration::from_millis(1)).await;
+        }
+        let begun = image(&world);
+        assert!(changed(&durable, &begun).is_empty(), "it is under way");
+        let arrived = loop {
+            let arrived = changed(&durable, &image(&world));
+            if !arrived.is_empty() {
+                break arrived;
+            }
+            world.rt.sleep(Duration::from_millis(1)).await;
+        };
+        for at in arrived {
+            faults.below.poke(at as u64, &durable[at..at + BLOCK]);
+        }
+        let written = world.rt.timeout(SOON, writing).await;
+        let written = written.expect("a write ends");
+        drop((volume, checkpoint));
+        faults.superblocks_fail.set(false);
+        faults.delay.set(Duration::from_micros(50));
+        let volume = world.open(Options::default()).await;
+        if written.is_ok() {
+            model.written(0);
+            model.compare(&volume).await;
+        }
+    });
+}
