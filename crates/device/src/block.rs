@@ -66,7 +66,7 @@ impl Drop for Spare {
         for (n, kept) in self.0.iter_mut().enumerate() {
             let layout = layout_of((n + 1) * ALIGN);
             for ptr in kept.drain(..) {
-                // SAFETY: `keep` was given memory of this layout, which nobody else has.
+                // SAFETY: `keep` took memory that was allocated with this layout, and nothing else refers to it.
                 unsafe { std::alloc::dealloc(ptr.as_ptr(), layout) };
             }
         }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn memory_that_is_used_again_is_zeroes_where_zeroes_are_asked_for_and_no_other_block_has_it() {
         let filled = |block: &Block, len: usize, with: u8| {
-            // SAFETY: so long is the block, and nobody else looks at it.
+            // SAFETY: the block has at least `len` bytes, and nothing else refers to them.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.ptr().as_ptr(), len) };
             let before = bytes.to_vec();
             bytes.fill(with);
@@ -236,7 +236,7 @@ mod tests {
         }
         let kept = SPARE.with(|spare| spare.borrow().0.iter().map(Vec::len).sum::<usize>());
         assert!(kept > 0);
-        // What one thread keeps, it frees when it ends; what it hands to another, that one keeps.
+        // A thread frees the memory that it keeps when it ends. The other block is dropped here, so this thread keeps its memory.
         let from_there = std::thread::spawn(|| {
             drop(Block::zeroed(512));
             Block::zeroed(512)

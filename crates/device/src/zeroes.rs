@@ -1,4 +1,4 @@
-//! Whether bytes are zeroes.
+//! Compares bytes with zero.
 
 /// True if all `bytes` are zero. Many are compared at once, also where code is hardly optimised.
 pub fn is_zero(bytes: &[u8]) -> bool {

@@ -9,7 +9,7 @@ pub const SECTOR: usize = 512;
 
 const WORDS: usize = SECTOR / 8;
 
-/// What the words of a sector begin with.
+/// The number from which the words of a sector are computed.
 fn filler(id: u64, sector: u64) -> u64 {
     (id ^ sector.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }

@@ -15,8 +15,8 @@ fn aged_volumes_keep_every_promise() {
     }
 }
 
-/// Writers took segments that the cleaner had meant to fill while it moved data of many segments together. It was left at its
-/// floor, with nothing but nearly empty segments, and nobody could write any more.
+/// Writers took segments that the cleaner had planned to fill while it moved data of many segments together. The cleaner was left
+/// at its floor with nearly empty segments and no empty one, and writers waited for ever.
 #[test]
 fn writers_go_on_after_they_took_what_the_cleaner_had_meant_to_fill() {
     let outcome = run(&AgedPlan::of_day(1_300_000_118));

@@ -233,7 +233,8 @@ pub async fn open(
     options: Options,
     accept_loss: bool,
 ) -> Result<(Space, Workers, Recovery), OpenError> {
-    // What a process before this one wrote may lie in the device's cache only: nothing is to rest on it before it is durable.
+    // Records of a process that was killed may be in the device's cache only. Recovery makes them durable before it builds on
+    // them.
     device.flush().await?;
     let copies = read_copies::<Superblock>(&*device).await?;
     let superblock = match accept_loss {

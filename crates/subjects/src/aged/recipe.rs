@@ -120,7 +120,7 @@ impl Recipe {
         let (common, age, placement) = (self.clone(), self.age, self.placement);
         match age {
             Age::Files => common,
-            // What is written in one go and then in place, without a checkpoint between, takes long to make.
+            // Only this age writes a volume in one go and then overwrites it in place, without a checkpoint between.
             Age::Uniform => Recipe {
                 placement: rng.pick(&[placement, placement, Kind::Overwrite, Kind::HyLog]),
                 ..common

@@ -39,8 +39,8 @@ impl User {
         Ok(done)
     }
 
-    /// Where there is little room and space was preallocated in a life before, takes all that is left, and writes all that
-    /// was preallocated.
+    /// In a world with little room, if space was preallocated in an earlier life: takes all free room, and then writes every
+    /// preallocated byte.
     pub(super) async fn begin(&mut self) -> Result<(), Violated> {
         let model = self.model();
         let all: Vec<(Id, Range<u64>)> = model

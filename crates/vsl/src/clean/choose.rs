@@ -75,7 +75,7 @@ impl Inner {
     }
 }
 
-/// How much is cleaned together.
+/// How much the cleaner takes for one window.
 #[derive(Clone, Copy)]
 struct Limits {
     /// Sectors that can be moved.
@@ -86,7 +86,7 @@ struct Limits {
     most: usize,
 }
 
-/// Takes victims in their order, as far as the limits go, to one stream and by the claim of a rescue.
+/// Takes victims in their order, as far as the limits go. The window moves their data as a rescue does.
 fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Window {
     let (mut budget, mut gained, mut rewritten) = (limits.budget, 0, 0);
     let mut chosen: Vec<Chosen> = Vec::new();

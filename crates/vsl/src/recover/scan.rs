@@ -268,7 +268,7 @@ fn is_garbled(first: &[u8]) -> bool {
 /// The allocation queue from the cut on, as far as headers tell it, whether or not their records count.
 struct Queue {
     slots: Vec<Slot>,
-    /// How long it is in the checkpoint.
+    /// The number of slots that the checkpoint lists.
     first: usize,
     /// The same slots.
     known: HashSet<Slot>,
