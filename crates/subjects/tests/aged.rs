@@ -23,6 +23,16 @@ fn writers_go_on_after_they_took_what_the_cleaner_had_meant_to_fill() {
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
+/// All garbage was four sectors in one of 68 segments. The cleaner moved that segment again and again, and each move ended with
+/// four sectors of garbage in another one.
+#[test]
+fn an_idle_volume_is_left_alone_where_no_segment_can_be_gained() {
+    for seed in [2_400_000_112, 2_400_000_118] {
+        let outcome = run(&AgedPlan::of_day(seed));
+        assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_scenario() {
     for seed in [18, 42, 58] {

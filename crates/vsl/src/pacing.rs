@@ -89,12 +89,16 @@ fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
 impl Pacing {
     /// What the cleaner should do now.
     pub(crate) fn decide(&self, streams: &Streams, map: &Map, now: Instant) -> Decision {
-        decide(&Observed {
+        let decision = decide(&Observed {
             room: spare(streams, map, self.pacer.soon()),
             idle: now.since(self.last).as_nanos() as u64,
             pressed: self.waiting > 0,
             gains: streams.table.gain() > 0,
-        })
+        });
+        match decision {
+            Decision::Clean(_) if !streams.can_gain_segment() => Decision::Rest,
+            decision => decision,
+        }
     }
 
     /// How long a user's write of so many sectors has to wait, so that room is used up smoothly; if it need not,

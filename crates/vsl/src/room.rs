@@ -277,7 +277,8 @@ impl Room {
             let table = &streams.table;
             // If there is something to be cleaned, that makes room as well.
             let gains = self.gained_by_checkpoint(table);
-            let only = gains > queued || !table.can_clean() || asking.claim() == Claim::Trims;
+            let only =
+                gains > queued || !streams.can_gain_segment() || asking.claim() == Claim::Trims;
             let checkpoint = table.usable() == 0 && only;
             return Verdict::Wait(Lack::Segments { checkpoint });
         }

@@ -13,6 +13,7 @@
 
 mod composer;
 mod counts;
+mod gain;
 
 use forebay_placement::WriteClock;
 use std::collections::BTreeMap;

@@ -58,14 +58,15 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    /// Forgets a detached subtree whose root is damaged: what was mapped below it is not known, and stays counted as live
-    /// until everything is counted anew.
-    fn abandon(&self, need: &Need) {
+    /// Forgets a detached subtree whose root is damaged: the places that are mapped below it are unknown, and stay counted as
+    /// live until everything is counted anew. A checkpoint tells the next attach to count, also after a crash.
+    fn abandon(self: &Rc<Self>, need: &Need) {
         if self.map.borrow_mut().abandon_detached(need) {
             tracing::error!(
                 place = need.place.0,
                 "a damaged node of the map lies in what was trimmed; the room below it comes back with the next attach"
             );
+            self.ask_for_checkpoint();
         }
         self.commit.notify();
     }

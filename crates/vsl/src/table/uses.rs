@@ -32,12 +32,6 @@ impl SegmentTable {
         all
     }
 
-    /// True if cleaning some segment is worth it.
-    pub(crate) fn can_clean(&self) -> bool {
-        let best = self.choose(Selection::Greedy, WriteClock(0), 1, 1, self.worth());
-        !best.is_empty()
-    }
-
     /// Half of what all segments gain on average where as much is mapped as may be: so there always is a segment that
     /// gains this much.
     pub(crate) fn worth(&self) -> u32 {

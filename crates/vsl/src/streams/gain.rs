@@ -1,0 +1,39 @@
+//! Whether cleaning gains a whole segment.
+
+use forebay_placement::WriteClock;
+use forebay_placement::victim::Selection;
+use forebay_units::SECTOR_BYTES;
+
+use super::Streams;
+
+impl Streams {
+    /// Returns true if the segments that are worth cleaning, and the rest of the segment that data is moved to, have a
+    /// whole segment to gain.
+    ///
+    /// With less, moving data only changes the place of the garbage: a volume without clients would be cleaned without end. A
+    /// full volume has [`SegmentTable::spare`](crate::table::SegmentTable::spare) segments of garbage where none is free. The
+    /// segments that gain less than [`SegmentTable::worth`](crate::table::SegmentTable::worth) have less than half of that,
+    /// and the spare segments are three at least.
+    pub(crate) fn can_gain_segment(&self) -> bool {
+        let segment = self.layout.dense_sectors();
+        let wanted = segment.saturating_sub(self.rest_of_moved());
+        if self.table.gain() < wanted.max(1) {
+            return false;
+        }
+        let (now, worth) = (WriteClock(0), self.table.worth());
+        let best = self
+            .table
+            .choose(Selection::Greedy, now, wanted.max(1), usize::MAX, worth);
+        let gain: u64 = best.iter().map(|victim| u64::from(victim.gain)).sum();
+        gain >= wanted.max(1)
+    }
+
+    /// Sectors behind the records of the open segment that all data is moved to while free segments are short.
+    fn rest_of_moved(&self) -> u64 {
+        let open = self.open[usize::from(self.counts.user)].as_ref();
+        open.map_or(0, |open| {
+            let used = open.builder.at() + open.builder.open_record_bytes();
+            u64::from(self.layout.segment_bytes.saturating_sub(used)) / SECTOR_BYTES
+        })
+    }
+}
