@@ -179,7 +179,7 @@ impl<L: Layout> Builder<L> {
         let record = self.record.as_mut().expect("a record is open");
         let place = record.end;
         record.end += len;
-        record.entry_bytes += entry.encoded_len();
+        record.entry_bytes += entry.encoded_len_behind(record.entries.last());
         record.entries.push(entry);
         record.places.push(if len == 0 { 0 } else { place });
         place

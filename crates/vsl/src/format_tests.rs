@@ -87,6 +87,23 @@ fn segment() -> Segment {
     }
 }
 
+/// The next sector behind an entry of data.
+fn data_behind(entry: &Entry) -> Entry {
+    let Entry::Data {
+        sector,
+        sectors,
+        crc,
+    } = *entry
+    else {
+        unreachable!("an entry of data")
+    };
+    Entry::Data {
+        sector: sector.plus(sectors.into()),
+        sectors: 1,
+        crc,
+    }
+}
+
 fn encoded(entry: &Entry) -> Vec<u8> {
     let mut out = Vec::new();
     entry.encode(&mut out);
@@ -156,16 +173,20 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         sectors,
         crc,
         from: Place(0x17_5655_5453_5251),
-        born: WriteClock(0x67_6665_6463_6261),
+        born: rounded_clock(WriteClock(0x67_6665_6463_6261)),
     };
     let fields = [
         ("tag", 1 << 6 | 5 << 3 | 2),
         piece[1],
         piece[2],
         ("from", 0x17_5655_5453_5251),
-        ("born", 0x67_6665_6463_6261),
+        ("born", (0x67_6665_6463_6261 >> 28) << 5 | 28),
     ];
     forebay_pages::fields_stand(PAGE, "Moved entry", &encoded(&moved), &fields);
+    let mut next = Vec::new();
+    data_behind(&data).encode_behind(Some(&data), &mut next);
+    let fields = [("tag", 3 << 6), ("data_crc", crc.into())];
+    forebay_pages::fields_stand(PAGE, "Next entry", &next, &fields);
     let trim = Entry::Trim {
         sector: Sector(0x0807_0605_0403_0201),
         sectors: 0x1817_1615_1413_1211,
@@ -334,6 +355,31 @@ fn a_piece_beyond_its_line_or_the_last_sector_and_an_empty_trim_are_refused() {
     assert_eq!(trim(5, u64::MAX - 4), None);
 }
 
+fn data(sector: u64, sectors: u8) -> Entry {
+    Entry::Data {
+        sector: Sector(sector),
+        sectors,
+        crc: 7,
+    }
+}
+
+fn moved(sector: u64, sectors: u8, from: u64) -> Entry {
+    Entry::Moved {
+        sector: Sector(sector),
+        sectors,
+        crc: 8,
+        from: Place(from),
+        born: WriteClock(5 << 30),
+    }
+}
+
+fn trim() -> Entry {
+    Entry::Trim {
+        sector: Sector(24),
+        sectors: 8,
+    }
+}
+
 proptest! {
     /// Nothing panics, and what is taken in is what would be written.
     #[test]
@@ -343,6 +389,58 @@ proptest! {
             let taken = bytes.len() - from.0.len();
             prop_assert_eq!(encoded(&entry), bytes[..taken].to_vec());
         }
+        for before in [moved(24, 8, 500), data(24, 8), trim()] {
+            let mut from = Reader(&bytes);
+            if let Some(entry) = Entry::decode_behind(Some(&before), &mut from) {
+                let mut again = Vec::new();
+                entry.encode_behind(Some(&before), &mut again);
+                let taken = bytes.len() - from.0.len();
+                // A whole entry may say what follows from the entry before it.
+                prop_assert!(again == bytes[..taken] || encoded(&entry) == bytes[..taken]);
+            }
+        }
+    }
+
+    /// Entries that continue the one before them take five bytes, and no others do.
+    #[test]
+    fn entries_are_read_as_they_were_written_in_the_bytes_that_they_say(
+        steps in vec((any::<bool>(), 0u8..4, 1u8..9), 1..50),
+    ) {
+        let (mut entries, mut expected, mut at) = (Vec::new(), 0, (0, 10_000));
+        for (n, (is_moved, gap, sectors)) in steps.into_iter().enumerate() {
+            let gap = u64::from(gap / 3);
+            at = (at.0 + gap, at.1 + gap);
+            let sectors = sectors.min(8 - (at.0 % 8) as u8);
+            let entry = if is_moved { moved(at.0, sectors, at.1) } else { data(at.0, sectors) };
+            let same_kind = entries.last().is_some_and(|last| matches!(last, Entry::Moved { .. }) == is_moved);
+            expected += match (n > 0 && gap == 0 && same_kind, is_moved) {
+                (true, _) => 5,
+                (false, true) => 24,
+                (false, false) => 13,
+            };
+            at = (at.0 + u64::from(sectors), at.1 + u64::from(sectors));
+            entries.push(entry);
+        }
+        let (mut bytes, mut said) = (Vec::new(), 0);
+        for (n, entry) in entries.iter().enumerate() {
+            let before = n.checked_sub(1).map(|n| &entries[n]);
+            entry.encode_behind(before, &mut bytes);
+            said += entry.encoded_len_behind(before);
+        }
+        prop_assert_eq!((bytes.len(), said), (expected, expected));
+        let (mut from, mut read) = (Reader(&bytes), Vec::new());
+        for _ in &entries {
+            let entry = Entry::decode_behind(read.last(), &mut from);
+            read.push(entry.expect("an entry"));
+        }
+        prop_assert_eq!(read, entries);
+    }
+
+    #[test]
+    fn a_rounded_clock_is_as_precise_as_27_bits(clock in 0u64..1 << 56) {
+        let rounded = rounded_clock(WriteClock(clock)).0;
+        prop_assert!(rounded <= clock && clock - rounded <= clock >> 26);
+        prop_assert_eq!(rounded_clock(WriteClock(rounded)).0, rounded);
     }
 
     #[test]

@@ -461,6 +461,9 @@ fn mappable_in(left: u64) -> u64 {
 
 /// Sectors that can be mapped in blocks of 4 KiB where `left` sectors are free by weight.
 fn mappable_in_blocks(left: u64) -> u64 {
-    const PART: u64 = 1 << 10;
-    left * PART / weight_in_blocks(PART)
+    const PART: u64 = 1 << 16;
+    // Parts of sectors are rounded up: by one sector for the entries and one for the nodes.
+    let near = (left * PART / weight_in_blocks(PART)).saturating_sub(2);
+    let fits = |sectors: &u64| weight_in_blocks(*sectors) <= left;
+    (near..near + 8).take_while(fits).last().unwrap_or(0)
 }

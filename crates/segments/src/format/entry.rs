@@ -22,6 +22,28 @@ pub trait Entry: Clone + PartialEq + Eq + std::fmt::Debug {
     /// The entry that `from` begins with; none if there is no valid one.
     fn decode(from: &mut Reader<'_>) -> Option<Self>;
 
+    /// Its length behind `before`, which is the entry before it in the same record, in bytes. No more than
+    /// [`Entry::encoded_len`].
+    fn encoded_len_behind(&self, before: Option<&Self>) -> usize {
+        let _ = before;
+        self.encoded_len()
+    }
+
+    /// Appends its bytes, which may leave out fields that follow from the entry before it in the same record.
+    ///
+    /// # Panics
+    /// As [`Entry::encode`].
+    fn encode_behind(&self, before: Option<&Self>, out: &mut Vec<u8>) {
+        let _ = before;
+        self.encode(out);
+    }
+
+    /// The entry that `from` begins with, behind `before`; none if there is no valid one.
+    fn decode_behind(before: Option<&Self>, from: &mut Reader<'_>) -> Option<Self> {
+        let _ = before;
+        Self::decode(from)
+    }
+
     /// Sectors of payload it has.
     fn payload_sectors(&self) -> u64;
 
@@ -52,10 +74,20 @@ pub(super) fn payload_fits<E: Entry>(entries: &[E], payload_bytes: u32) -> bool 
 impl Reader<'_> {
     /// So many entries.
     pub(super) fn entries<E: Entry>(&mut self, count: usize) -> Option<Vec<E>> {
-        let mut entries = Vec::with_capacity(count.min(self.0.len() / E::BYTES_MIN));
+        let mut entries: Vec<E> = Vec::with_capacity(count.min(self.0.len() / E::BYTES_MIN));
         for _ in 0..count {
-            entries.push(E::decode(self)?);
+            let entry = E::decode_behind(entries.last(), self)?;
+            entries.push(entry);
         }
         Some(entries)
+    }
+}
+
+/// Appends the bytes of a record's entries.
+pub(super) fn encode_entries<E: Entry>(entries: &[E], out: &mut Vec<u8>) {
+    let mut before = None;
+    for entry in entries {
+        entry.encode_behind(before, out);
+        before = Some(entry);
     }
 }

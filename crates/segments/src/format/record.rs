@@ -2,7 +2,7 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{Entry, Layout, payload_fits};
+use super::entry::{Layout, encode_entries, payload_fits};
 use super::envelope::{FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open};
 
 const ENTRIES_AT: usize = 76;
@@ -50,9 +50,7 @@ impl<L: Layout> Record<L> {
         out.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
         out.extend_from_slice(&continues_flag(self.continues).to_le_bytes());
         debug_assert_eq!(out.len(), ENTRIES_AT);
-        for entry in &self.entries {
-            entry.encode(&mut out);
-        }
+        encode_entries(&self.entries, &mut out);
         finish(out)
     }
 

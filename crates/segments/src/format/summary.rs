@@ -2,7 +2,7 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{Entry, Layout, payload_fits};
+use super::entry::{Layout, encode_entries, payload_fits};
 use super::envelope::{
     CRC_AT, FormatError, HEADER_BYTES, Reader, VERSION, VOLUME_AT, VolumeId, begin,
     crc_without_field, preamble, stored_crc,
@@ -72,9 +72,7 @@ impl<L: Layout> Summary<L> {
             body.extend_from_slice(&record.payload_bytes.to_le_bytes());
             body.extend_from_slice(&(record.entries.len() as u16).to_le_bytes());
             body.extend_from_slice(&continues_flag(record.continues).to_le_bytes());
-            for entry in &record.entries {
-                entry.encode(&mut body);
-            }
+            encode_entries(&record.entries, &mut body);
         }
         let total = summary_len(body.len());
         let mut last = begin(L::SUMMARY, VERSION, self.volume);

@@ -10,7 +10,7 @@ use super::Moving;
 use super::load::Piece;
 use crate::claim::{Claim, Floors as _, Grant};
 use crate::error::SpaceError;
-use crate::format::{Entry, Stream};
+use crate::format::{Entry, Stream, rounded_clock};
 use crate::prepared::mapped;
 use crate::room::Room;
 use crate::space::Inner;
@@ -156,7 +156,7 @@ impl Inner {
                 sectors: sectors as u8,
                 crc,
                 from: was,
-                born: piece.born,
+                born: rounded_clock(piece.born),
             };
             let place = streams.append(&mut grant, stream, entry, data);
             let to = Extent {

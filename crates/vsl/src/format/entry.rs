@@ -7,10 +7,13 @@ use forebay_units::{LINE_SECTORS, Line, Sector};
 use forebay_extents::Place;
 
 /// The most bytes that an entry takes in a header.
-pub(crate) const ENTRY_BYTES_MAX: usize = MOVED_BYTES;
+pub(crate) const ENTRY_BYTES_MAX: usize = HOME_BYTES;
 
 const DATA_BYTES: usize = 13;
-const MOVED_BYTES: usize = 27;
+/// Bytes of the entry of moved data.
+pub(crate) const MOVED_BYTES: usize = 24;
+/// Bytes of the entry of data that continues the entry before it.
+pub(crate) const NEXT_BYTES: usize = 5;
 const TRIM_BYTES: usize = 17;
 const OPENED_BYTES: usize = 9;
 const NODE_BYTES: usize = 14;
@@ -20,6 +23,7 @@ const HOME_BYTES: usize = 27;
 /// The two highest bits of a tag, and what the others mean.
 const DATA: u8 = 0;
 const MOVED: u8 = 1;
+const NEXT: u8 = 3;
 const TRIM: u8 = 0x80;
 const OPENED: u8 = 0x81;
 const NODE: u8 = 0x82;
@@ -31,6 +35,10 @@ const NODE_SECTORS: u64 = 8;
 const WIDE: usize = 7;
 /// Clocks stay below this; a clock that gets here stands still, and only the choice of segments to clean goes by it.
 const CLOCK_END: u64 = 1 << (8 * WIDE);
+/// Bytes of a rounded clock; its lowest bits say by how many bits the others are shifted.
+const ROUNDED: usize = 4;
+const SHIFT_BITS: u32 = 5;
+const SHIFTED_BITS: u32 = 8 * ROUNDED as u32 - SHIFT_BITS;
 const LINES_END: u64 = 1 << 61;
 
 /// One of the streams that segments belong to.
@@ -72,7 +80,7 @@ pub(crate) enum Entry {
         crc: u32,
         /// Where it lay.
         from: Place,
-        /// When its user wrote it.
+        /// When its client wrote it: a [`rounded_clock`].
         born: WriteClock,
     },
     /// A range is no longer mapped.
@@ -135,7 +143,95 @@ pub(super) fn put_clock(out: &mut Vec<u8>, clock: WriteClock) {
     put(out, clock.0.min(CLOCK_END - 1), WIDE);
 }
 
+/// Bits by which a clock is shifted so that it fits.
+fn clock_shift(clock: u64) -> u32 {
+    (u64::BITS - clock.leading_zeros()).saturating_sub(SHIFTED_BITS)
+}
+
+/// Returns a clock as precise as an entry of moved data holds it: its highest 27 bits.
+pub(crate) fn rounded_clock(clock: WriteClock) -> WriteClock {
+    let clock = clock.0.min(CLOCK_END - 1);
+    let shift = clock_shift(clock);
+    WriteClock(clock >> shift << shift)
+}
+
+/// Returns the clock that four bytes of an entry hold; `None` if it is not as short as it can be.
+fn shifted_clock(bits: u64) -> Option<WriteClock> {
+    let (clock, shift) = (bits >> SHIFT_BITS, bits as u32 & ((1 << SHIFT_BITS) - 1));
+    let clock = clock << shift;
+    (clock < CLOCK_END && clock_shift(clock) == shift).then_some(WriteClock(clock))
+}
+
 impl Entry {
+    /// Returns true if the entry is the next piece behind `before`, of which all but length and checksum follow.
+    fn is_next(&self, before: Option<&Entry>) -> bool {
+        match (before, self) {
+            (
+                Some(Entry::Data {
+                    sector: first,
+                    sectors,
+                    ..
+                }),
+                Entry::Data { sector, .. },
+            ) => first.0.checked_add(u64::from(*sectors)) == Some(sector.0),
+            (
+                Some(Entry::Moved {
+                    sector: first,
+                    sectors,
+                    from: source,
+                    born: clock,
+                    ..
+                }),
+                Entry::Moved {
+                    sector, from, born, ..
+                },
+            ) => {
+                let sectors = u64::from(*sectors);
+                let continues = first.0.checked_add(sectors) == Some(sector.0);
+                continues && source.plus(sectors) == *from && clock == born
+            }
+            _ => false,
+        }
+    }
+
+    /// The next piece behind `before`.
+    fn next(before: &Entry, tag: u8, from: &mut Reader<'_>) -> Option<Entry> {
+        let (sectors, crc) = ((tag & 7) + 1, from.uint(4)? as u32);
+        let fits = |sector: Sector| {
+            let in_line = u64::from(sector.in_line()) + u64::from(sectors) <= LINE_SECTORS;
+            in_line && sector.0.checked_add(u64::from(sectors)).is_some()
+        };
+        match *before {
+            Entry::Data {
+                sector, sectors: n, ..
+            } => {
+                let sector = sector.plus(u64::from(n));
+                fits(sector).then_some(Entry::Data {
+                    sector,
+                    sectors,
+                    crc,
+                })
+            }
+            Entry::Moved {
+                sector,
+                sectors: n,
+                from,
+                born,
+                ..
+            } => {
+                let sector = sector.plus(u64::from(n));
+                fits(sector).then_some(Entry::Moved {
+                    sector,
+                    sectors,
+                    crc,
+                    from: from.plus(u64::from(n)),
+                    born,
+                })
+            }
+            _ => None,
+        }
+    }
+
     /// True if it changes where something lies.
     pub(crate) fn changes_the_map(&self) -> bool {
         matches!(
@@ -210,7 +306,7 @@ impl Entry {
 }
 
 impl forebay_segments::Entry for Entry {
-    const BYTES_MIN: usize = OPENED_BYTES;
+    const BYTES_MIN: usize = NEXT_BYTES;
 
     fn encoded_len(&self) -> usize {
         match self {
@@ -240,7 +336,12 @@ impl forebay_segments::Entry for Entry {
             } => {
                 Entry::put_piece(out, MOVED, sector, sectors, crc);
                 put(out, from.0, WIDE);
-                put_clock(out, born);
+                let shift = clock_shift(born.0);
+                put(
+                    out,
+                    born.0 >> shift << SHIFT_BITS | u64::from(shift),
+                    ROUNDED,
+                );
             }
             Entry::Trim { sector, sectors } => {
                 out.push(TRIM);
@@ -306,10 +407,42 @@ impl forebay_segments::Entry for Entry {
                     sectors,
                     crc,
                     from: Place(from.uint(WIDE)?),
-                    born: WriteClock(from.uint(WIDE)?),
+                    born: shifted_clock(from.uint(ROUNDED)?)?,
                 })
             }
             _ => Entry::other(tag, from),
+        }
+    }
+
+    fn encoded_len_behind(&self, before: Option<&Entry>) -> usize {
+        match self.is_next(before) {
+            true => NEXT_BYTES,
+            false => self.encoded_len(),
+        }
+    }
+
+    fn encode_behind(&self, before: Option<&Entry>, out: &mut Vec<u8>) {
+        match *self {
+            Entry::Data { sectors, crc, .. } | Entry::Moved { sectors, crc, .. }
+                if self.is_next(before) =>
+            {
+                out.push(NEXT << 6 | (sectors - 1));
+                put(out, crc.into(), 4);
+            }
+            _ => self.encode(out),
+        }
+    }
+
+    fn decode_behind(before: Option<&Entry>, from: &mut Reader<'_>) -> Option<Entry> {
+        match from.0.first().copied() {
+            Some(tag) if tag >> 6 == NEXT => {
+                let tag = from.take(1)?[0];
+                let whole = tag & !7 == NEXT << 6;
+                before
+                    .filter(|_| whole)
+                    .and_then(|before| Entry::next(before, tag, from))
+            }
+            _ => Entry::decode(from),
         }
     }
 

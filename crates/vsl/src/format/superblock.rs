@@ -9,7 +9,7 @@ use forebay_segments::format::envelope::{
 use forebay_units::{Epoch, SECTOR_BYTES, SegmentSeq};
 
 /// The version of the format of volumes. Version 1 named places by slots.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;

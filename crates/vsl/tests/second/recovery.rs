@@ -189,7 +189,7 @@ fn a_volume_of_the_first_version_is_refused_by_its_version_and_not_changed() {
                     a,
                     FormatError::Old {
                         found: 1,
-                        oldest: 2,
+                        oldest: 3,
                         ..
                     }
                 ),
