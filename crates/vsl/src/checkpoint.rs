@@ -8,10 +8,8 @@
 //! - What a checkpoint supersedes is given up only when it counts.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use forebay_device::DeviceError;
-use forebay_segments::{LogError, write_copies};
+use forebay_segments::LogError;
 use forebay_units::SECTOR_BYTES;
 
 use crate::chunks::Chunks;
@@ -28,8 +26,6 @@ use crate::segment::{Frontier, Segment, SegmentPhase};
 use crate::space::{Inner, Space};
 use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
 
-/// How long it takes until superblocks are written again after an error, at first and at most.
-const SUPERBLOCK_RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// Nodes that are counted between turns of all other tasks.
 const PORTION_NODES: usize = 4096;
 
@@ -159,28 +155,6 @@ impl Inner {
         self.commit.flush(target).await?;
         self.write_superblock(&superblock).await?;
         Ok((superblock, superseded, meta))
-    }
-
-    /// Writes both copies of the superblock, for as long as the device fails.
-    async fn write_superblock(self: &Rc<Self>, superblock: &Superblock) -> Result<(), LogError> {
-        let mut pause = SUPERBLOCK_RETRY.0;
-        while let Err(error) = write_copies(&*self.device, superblock).await {
-            self.superblock_fails(&error);
-            if let Some(failure) = self.commit.failure() {
-                return Err(failure);
-            }
-            self.rt.sleep(pause).await;
-            pause = (2 * pause).min(SUPERBLOCK_RETRY.1);
-        }
-        self.superblock_fault.replace(None);
-        Ok(())
-    }
-
-    fn superblock_fails(&self, error: &DeviceError) {
-        let cause = error.to_string();
-        // A durable write that fails may have been carried out as a flush.
-        self.commit.flush_failed(&cause);
-        self.note_fault(&self.superblock_fault, &cause);
     }
 
     /// The checkpoint's table does not count the nodes that the checkpoint supersedes.

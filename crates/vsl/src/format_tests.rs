@@ -17,6 +17,8 @@ fn superblock() -> Superblock {
         volume: VolumeId(*b"0123456789abcdef"),
         generation: 0x0107_0605_0403_0201,
         epoch: Epoch(0x0117_1615_1413_1211),
+        reserved_epoch: Epoch(0x0197_9695_9493_9291),
+        reserved_segments: SegmentSeq(0x00a7_a6a5_a4a3_a2a1 & 0xff_ffff_ffff),
         len: 0x0027_2625_2423_2221,
         space_sectors: 0x3736_3534_3332_3130,
         segment_bytes: 1 << 20,
@@ -117,7 +119,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 17] = [
+    let values: [(&str, u64); 19] = [
         ("version", VERSION.into()),
         ("crc", crc.into()),
         ("generation", superblock.generation),
@@ -126,6 +128,8 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
         ("space_sectors", superblock.space_sectors),
         ("checkpoint", superblock.checkpoint),
         ("checkpoint_segment", superblock.checkpoint_segment.0),
+        ("reserved_epoch", superblock.reserved_epoch.0),
+        ("reserved_segments", superblock.reserved_segments.0),
         ("segment_bytes", superblock.segment_bytes.into()),
         ("segment_count", superblock.segment_count.into()),
         ("block", superblock.block.into()),

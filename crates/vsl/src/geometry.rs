@@ -18,6 +18,12 @@ pub struct Slot(pub u32);
 /// the summary's last block, and of a block at the end.
 const LOST_BYTES: u64 = 2 * HEADER_BYTES as u64;
 
+/// Bytes of segments that may have been opened without anything of them being on the device: what memory holds,
+/// and the largest batch.
+const AHEAD_BYTES: u64 = 256 << 20;
+/// Segments of the allocation queue that are looked at in any case behind the last that shows something.
+pub(crate) const AHEAD_SEGMENTS: usize = 64;
+
 /// Why a device cannot become a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
@@ -132,6 +138,11 @@ impl Layout {
             segment_bytes: self.segment_bytes,
             block: self.block,
         }
+    }
+
+    /// The most segments that are in memory at once. Recovery relies on this bound: other segments are durable.
+    pub(crate) fn in_memory_max(&self) -> usize {
+        (AHEAD_BYTES / u64::from(self.segment_bytes)) as usize + AHEAD_SEGMENTS
     }
 
     /// Sectors in a segment.

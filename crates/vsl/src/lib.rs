@@ -53,6 +53,7 @@ mod space;
 mod stats;
 mod store;
 mod streams;
+mod superblocks;
 mod table;
 mod weight;
 mod write;

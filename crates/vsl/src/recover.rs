@@ -1,10 +1,10 @@
 //! Making a volume, and taking one up again after a stop or a crash.
 //!
 //! Recovery reads the superblock, the checkpoint it leads to, and the records behind that ([`scan`]), applies them
-//! to map and table, and ends with a checkpoint of a new epoch. Until that counts, nothing on the medium is
-//! changed that this, or another try, would need: it is written to segments of the allocation queue in which nothing
-//! counts. Records of another epoch than the superblock's never count, so what lies beyond the end of the
-//! order is never taken up later.
+//! to map and table, and ends with a checkpoint of a new epoch. Until that is valid, nothing on the device is
+//! changed that this, or another try, would need: recovery writes to segments of the allocation queue in which nothing
+//! is valid. Records of another epoch than the superblock's are never valid, so what lies beyond the end of the
+//! order is never taken up later. Each try reserves an epoch and numbers of its own before it writes (`superblocks.rs`).
 
 mod apply;
 pub(crate) mod read;
@@ -29,7 +29,7 @@ use crate::clean::{cleaner, reaper};
 use crate::discard::{discard, discarder};
 use crate::error::OpenError;
 use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
-use crate::geometry::{Layout, Slot};
+use crate::geometry::{AHEAD_SEGMENTS, Layout, Slot};
 use crate::home::homeward;
 use crate::homes::Homes;
 use crate::meta::Meta;
@@ -41,6 +41,7 @@ use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
 use crate::store::{DeviceStore, SegmentStore};
 use crate::streams::{Counts, Resume, Streams};
+use crate::superblocks::Reserved;
 use crate::table::SegmentTable;
 use forebay_extents::Place;
 use forebay_extents::{Map, NODE_SECTORS, Shape};
@@ -76,11 +77,6 @@ pub struct Making {
 
 /// How often it is looked whether the device fails while a volume is made or opened.
 const LOOK_AT_FAULT: Duration = Duration::from_millis(500);
-/// Bytes of segments that may have been opened without anything of them being on the device: what memory holds,
-/// and the largest batch.
-const AHEAD_BYTES: u64 = 256 << 20;
-/// Segments of the allocation queue that are looked at in any case behind the last that shows something.
-const AHEAD_SEGMENTS: usize = 64;
 /// Memory that holds segments until they are durable, in bytes: so much may have been opened behind a segment of which something
 /// is on the device.
 const IN_MEMORY_BYTES: u64 = 16 << 20;
@@ -99,7 +95,7 @@ impl Ahead {
         let segment = u64::from(superblock.segment_bytes);
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
         Ahead {
-            looked_at: (AHEAD_BYTES / segment) as usize + AHEAD_SEGMENTS,
+            looked_at: Layout::of(superblock).in_memory_max(),
             looked_through: in_memory + usize::from(counts.all()),
         }
     }
@@ -135,6 +131,8 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         volume: making.volume,
         generation: 0,
         epoch: Epoch(0),
+        reserved_epoch: Epoch(0),
+        reserved_segments: SegmentSeq(0),
         len: layout.len,
         space_sectors: making.space_sectors,
         segment_bytes: layout.segment_bytes,
@@ -180,22 +178,25 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         meta: Meta::empty(layout.segment_count as usize),
     };
     let (inner, _workers) = assemble(rt, device, options, superblock, parts);
-    first_checkpoint(&inner).await?;
+    while_it_works(&inner, inner.checkpoint()).await?;
     // What still continues the queue ends here, so that nothing is under way when the volume is opened.
     let last = inner.commit.composer_mut().end_all();
     inner.commit.has_work();
     Ok(inner.commit.flush(last).await?)
 }
 
-/// Makes the checkpoint with which a volume is made or opened.
+/// Waits for writes with which a volume is made or opened.
 ///
 /// # Errors
 /// If the device has been failing for longer than requests wait.
-async fn first_checkpoint(inner: &Rc<Inner>) -> Result<(), LogError> {
-    let mut made = std::pin::pin!(inner.checkpoint());
+async fn while_it_works(
+    inner: &Rc<Inner>,
+    writes: impl Future<Output = Result<(), LogError>>,
+) -> Result<(), LogError> {
+    let mut writes = std::pin::pin!(writes);
     loop {
-        match inner.rt.timeout(LOOK_AT_FAULT, made.as_mut()).await {
-            Ok(made) => return made,
+        match inner.rt.timeout(LOOK_AT_FAULT, writes.as_mut()).await {
+            Ok(written) => return written,
             Err(_) => {
                 if let Some(error) = inner.failing(inner.options.patience) {
                     return Err(LogError(error.to_string().into()));
@@ -264,7 +265,9 @@ pub async fn open(
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);
     }
-    let resume = resume(&superblock, &checkpoint, &found, &options);
+    let behind = found.behind_all(&checkpoint, &layout);
+    let reserved = Reserved::new(&superblock, behind, table.queued())?;
+    let resume = resume(&reserved, &checkpoint, &found, &options);
     let map = Map::open(
         superblock.volume,
         Shape::default(),
@@ -279,13 +282,13 @@ pub async fn open(
         placement,
         meta: read.meta,
     };
-    let (inner, commit) = assemble(rt.clone(), device, options, superblock, parts);
+    let (inner, commit) = assemble(rt.clone(), device, options, reserved.superblock, parts);
     let (records, entries) = apply::apply(&inner, &found.records).await?;
     if let Err(error) = inner.recount(checkpoint.doubtful).await {
         // Until that is possible, no segment gets free: what is live is not lost.
         tracing::error!(%error, "what is live cannot be counted anew");
     }
-    first_checkpoint(&inner).await?;
+    while_it_works(&inner, inner.first_checkpoint()).await?;
     inner.tell_fill();
     let workers = start(&rt, &inner, commit);
     let recovery = Recovery {
@@ -297,17 +300,12 @@ pub async fn open(
 }
 
 /// Where the volume goes on behind what was found.
-fn resume(
-    superblock: &Superblock,
-    checkpoint: &Checkpoint,
-    found: &Scan,
-    options: &Options,
-) -> Resume {
+fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &Options) -> Resume {
+    let superblock = &reserved.superblock;
     Resume {
         volume: superblock.volume,
-        epoch: superblock.epoch.next(),
-        // Numbers of queued segments that were not used are left out.
-        next_segment: checkpoint.next_segment.plus(found.queue.len() as u64),
+        epoch: superblock.reserved_epoch,
+        next_segment: reserved.next_segment,
         next_record: found.last.next(),
         clock: checkpoint.clock,
         changed_max: changed_max(&Layout::of(superblock), options),

@@ -303,6 +303,10 @@ impl Streams {
         self.next_segment = seq.next();
         let slot = self.table.open(stream, seq, self.clock);
         self.flight.begin_segment(seq);
+        debug_assert!(
+            self.flight.segments().count() <= self.layout.in_memory_max(),
+            "recovery relies on this bound"
+        );
         self.slots.insert(seq, slot);
         let builder = Builder::new(seq, self.layout.shape());
         self.open[usize::from(stream.0)] = Some(Open {

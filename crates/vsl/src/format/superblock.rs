@@ -8,7 +8,8 @@ use forebay_segments::format::envelope::{
 };
 use forebay_units::{Epoch, SECTOR_BYTES, SegmentSeq};
 
-/// The version of the format of volumes. Version 1 named places by slots.
+/// The version of the format of volumes. Version 1 named places by slots; in version 2, openings reserved
+/// nothing, and entries of moved data were longer.
 pub const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.
@@ -31,6 +32,10 @@ pub struct Superblock {
     pub generation: u64,
     /// The epoch in which records behind the checkpoint are written.
     pub epoch: Epoch,
+    /// The newest epoch that an opening of the volume has reserved, whether or not it got as far as a checkpoint.
+    pub reserved_epoch: Epoch,
+    /// Numbers of segments below this one are reserved by an opening of the volume: no later opening gives them.
+    pub reserved_segments: SegmentSeq,
     /// Bytes of the device in use.
     pub len: u64,
     /// Sectors of the space that may be mapped: what a volume of fixed length shows.
@@ -83,6 +88,8 @@ impl Superblock {
             && (SEGMENTS_MIN..=SEGMENTS_MAX).contains(&self.segment_count)
             && ends.is_some_and(|end| end <= self.len)
             && sectors > 0
+            && self.epoch <= self.reserved_epoch
+            && self.reserved_segments.0 <= Place::END / segment_sectors
             && self.checkpoint_segment.0 < Place::END / segment_sectors
             && self.checkpoint / segment_sectors < u64::from(self.segment_count)
             && self.checkpoint % segment_sectors + sectors <= segment_sectors
@@ -99,6 +106,8 @@ impl forebay_segments::Superblock for Superblock {
             self.space_sectors,
             self.checkpoint,
             self.checkpoint_segment.0,
+            self.reserved_epoch.0,
+            self.reserved_segments.0,
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -134,11 +143,15 @@ impl forebay_segments::Superblock for Superblock {
             let (len, space_sectors) = (from.uint(8)?, from.uint(8)?);
             let checkpoint = from.uint(8)?;
             let checkpoint_segment = SegmentSeq(from.counter()?);
+            let reserved_epoch = Epoch(from.counter()?);
+            let reserved_segments = SegmentSeq(from.counter()?);
             let mut next = || Some(from.uint(4)? as u32);
             let superblock = Superblock {
                 volume,
                 generation,
                 epoch,
+                reserved_epoch,
+                reserved_segments,
                 len,
                 space_sectors,
                 segment_bytes: next()?,

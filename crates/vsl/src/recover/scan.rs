@@ -27,7 +27,7 @@ use futures_util::stream;
 use crate::format::{
     Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, Volume, decode_queue,
 };
-use crate::geometry::Slot;
+use crate::geometry::{Layout, Slot};
 use crate::recover::Ahead;
 use crate::store::{SegmentStore, read_checked, read_summary};
 
@@ -65,6 +65,21 @@ impl Scan {
     /// True if something that was durable is missing.
     pub(crate) fn is_damaged(&self) -> bool {
         self.last < self.stable
+    }
+
+    /// A number behind all that were given to segments since the checkpoint.
+    ///
+    /// The segments of the allocation queue have their numbers, opened or not. A record that was lost may have continued the queue.
+    /// Segments that were opened then have no durable record, so all of them were in memory at once. If durable records are
+    /// missing, the queue is unknown. But records behind the checkpoint keep a segment from being used again, so each slot was
+    /// opened once at most.
+    pub(crate) fn behind_all(&self, checkpoint: &Checkpoint, layout: &Layout) -> SegmentSeq {
+        let slots = u64::from(layout.segment_count);
+        let given = match self.is_damaged() {
+            true => slots,
+            false => slots.min((self.queue.len() + layout.in_memory_max()) as u64),
+        };
+        checkpoint.next_segment.plus(given)
     }
 }
 

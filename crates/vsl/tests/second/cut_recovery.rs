@@ -3,20 +3,13 @@
 
 use std::time::Duration;
 
-use forebay_device::{Device as _, Durability, Op};
+use forebay_device::{Durability, Op};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 use forebay_vsl::{Kind, Options, open};
 
-use crate::world::{Model, SOON, Shape, World, content, on_a_volume};
+use crate::world::{Model, SOON, Shape, content, on_a_volume};
 
 const BLOCK: usize = 4096;
-
-/// All that the device holds.
-fn image(world: &World) -> Vec<u8> {
-    let mut image = vec![0; world.device.geometry().len as usize];
-    world.device.below.peek(0, &mut image);
-    image
-}
 
 /// The blocks in which two images differ.
 fn changed(one: &[u8], other: &[u8]) -> Vec<usize> {
@@ -43,13 +36,13 @@ fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
                 model.write(&volume, n, Durability::Flush).await;
             }
             volume.flush().await;
-            let durable = image(&world);
+            let durable = world.image();
             for n in 0..20 {
                 volume.apply(&model.next(n)).await;
             }
             world.rt.sleep(Duration::from_secs(1)).await;
             drop(volume);
-            let killed = image(&world);
+            let killed = world.image();
             let unflushed = changed(&durable, &killed);
             assert!(!unflushed.is_empty());
             let faults = &world.device;
@@ -97,13 +90,13 @@ fn killed_then_cut(kind: Kind, extents: u64, lost: u64, writes: u64) {
         }
         volume.checkpoint().await;
         model.write(&volume, 7, Durability::Fua).await;
-        let durable = image(&world);
+        let durable = world.image();
         for n in 0..lost {
             volume.apply(&model.next(n * 100)).await;
         }
         world.rt.sleep(Duration::from_secs(1)).await;
         drop(volume);
-        let killed = image(&world);
+        let killed = world.image();
         let unflushed = changed(&durable, &killed);
         // No flush succeeds from here to the loss of power.
         world.device.flushes_fail.set(true);
@@ -116,7 +109,7 @@ fn killed_then_cut(kind: Kind, extents: u64, lost: u64, writes: u64) {
         drop(opened);
         world.rt.sleep(SOON).await;
         world.device.flushes_fail.set(false);
-        let cut = image(&world);
+        let cut = world.image();
         println!(
             "{kind}: {} blocks lost, {} of the recovery kept",
             unflushed.len(),
@@ -170,7 +163,7 @@ fn a_flush_beside_a_superblock_that_fails_makes_nothing_durable() {
         while faults.holding.get() == 0 {
             world.rt.sleep(Duration::from_millis(1)).await;
         }
-        let durable = image(&world);
+        let durable = world.image();
         for n in 0..40 {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -185,7 +178,7 @@ fn a_flush_beside_a_superblock_that_fails_makes_nothing_durable() {
         while faults.failed.get() == 0 {
             world.rt.sleep(Duration::from_millis(1)).await;
         }
-        let written = image(&world);
+        let written = world.image();
         for at in changed(&durable, &written) {
             faults.below.poke(at as u64, &durable[at..at + BLOCK]);
         }
@@ -226,7 +219,7 @@ fn a_durable_write_beside_a_superblock_that_fails_is_not_durable() {
         }
         // Nothing else is to be made durable.
         model.write(&volume, 7, Durability::Fua).await;
-        let durable = image(&world);
+        let durable = world.image();
         let slow = Duration::from_millis(200);
         faults.delay.set(slow);
         faults.superblocks_fail.set(true);
@@ -239,10 +232,10 @@ fn a_durable_write_beside_a_superblock_that_fails_is_not_durable() {
         while faults.failed.get() == 0 {
             world.rt.sleep(Duration::from_millis(1)).await;
         }
-        let begun = image(&world);
+        let begun = world.image();
         assert!(changed(&durable, &begun).is_empty(), "it is under way");
         let arrived = loop {
-            let arrived = changed(&durable, &image(&world));
+            let arrived = changed(&durable, &world.image());
             if !arrived.is_empty() {
                 break arrived;
             }

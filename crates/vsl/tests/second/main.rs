@@ -9,6 +9,7 @@ mod grown;
 mod home_rot;
 mod in_place;
 mod memory;
+mod numbers;
 mod outage;
 mod pieces;
 mod preallocated;

@@ -46,6 +46,8 @@ pub(crate) struct Faults {
     pub(crate) held: Cell<Option<(Op, u64)>>,
     /// The number of requests that wait for that.
     pub(crate) holding: Cell<u64>,
+    /// The number of writes that the device still takes before its power goes: no later request ends.
+    pub(crate) writes_left: Cell<Option<u64>>,
     /// Reads that cover this byte are counted in `watched`.
     pub(crate) watch: Cell<Option<u64>>,
     pub(crate) watched: Cell<u64>,
@@ -74,6 +76,7 @@ impl Faults {
             superblocks_fail: Cell::default(),
             held: Cell::default(),
             holding: Cell::default(),
+            writes_left: Cell::default(),
             watch: Cell::default(),
             watched: Cell::default(),
             shorter: Cell::default(),
@@ -98,6 +101,17 @@ impl Faults {
         add(&self.watched, covers.into());
     }
 
+    /// Counts a write. Does not end if the power has gone.
+    async fn while_power_lasts(&self, op: Op) {
+        let left = self.writes_left.get();
+        if left == Some(0) {
+            std::future::pending::<()>().await;
+        }
+        if op == Op::Write {
+            self.writes_left.set(left.map(|left| left - 1));
+        }
+    }
+
     fn fails(&self, op: Op, at: u64) -> bool {
         match op {
             Op::Read => self.reads_fail.get(),
@@ -120,6 +134,7 @@ impl Hooks for Faults {
         if op == Op::Read {
             self.count_read(range.start, len);
         }
+        self.while_power_lasts(op).await;
         let is_held = || {
             let held = self.held.get();
             held.is_some_and(|(what, byte)| what == op && range.contains(&byte))
@@ -191,6 +206,13 @@ pub(crate) fn on_a_device<T: 'static>(
 }
 
 impl World {
+    /// All that the device holds.
+    pub(crate) fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.device.geometry().len as usize];
+        self.device.below.peek(0, &mut image);
+        image
+    }
+
     pub(crate) fn below(&self) -> Rc<dyn Device> {
         Rc::clone(&self.device) as Rc<dyn Device>
     }

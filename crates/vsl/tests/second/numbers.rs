@@ -1,0 +1,155 @@
+//! Epochs and numbers of segments: each belongs to one opening of the volume, whatever becomes of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_device::Durability;
+use forebay_vsl::{Kind, Options, open};
+
+use crate::world::{Model, SOON, Shape, World, on_a_volume};
+
+const BLOCK: usize = 4096;
+
+/// The first fields of a record's header.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Header {
+    epoch: u64,
+    segment: u64,
+    record: u64,
+}
+
+/// The headers of records on a device, by their places.
+fn headers(image: &[u8]) -> BTreeMap<usize, Header> {
+    let blocks = (0..image.len()).step_by(BLOCK);
+    let headers = blocks.filter_map(|at| {
+        let block = &image[at..at + BLOCK];
+        let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight"));
+        let header = Header {
+            epoch: word(32),
+            segment: word(40),
+            record: word(48),
+        };
+        (&block[..7] == b"FOREVRC").then_some((at, header))
+    });
+    headers.collect()
+}
+
+/// The headers that are in `after` and were not in `before`.
+fn written(before: &BTreeMap<usize, Header>, after: &BTreeMap<usize, Header>) -> Vec<Header> {
+    let new = after
+        .iter()
+        .filter(|(at, header)| before.get(at) != Some(header));
+    new.map(|(_, header)| *header).collect()
+}
+
+/// A volume is killed, and each recovery is cut one write later than the one before, until one succeeds. What is left of each
+/// try must not be taken for what a later one writes: so each has an epoch and numbers of its own.
+#[test]
+fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
+    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+        let shape = Shape {
+            segments: 64,
+            segment: 128 << 10,
+            kind,
+        };
+        on_a_volume(shape, async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(300);
+            for n in 0..300 {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.flush().await;
+            drop(volume);
+            let (mut epochs, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+            let mut tries = 0;
+            for writes in 0.. {
+                let before = headers(&world.image());
+                world.device.writes_left.set(Some(writes));
+                let opening = open(world.rt.clone(), world.below(), Options::default(), false);
+                let opened = world.rt.timeout(SOON, opening).await;
+                world.device.writes_left.set(None);
+                let new = written(&before, &headers(&world.image()));
+                let of_try: BTreeSet<u64> = new.iter().map(|header| header.epoch).collect();
+                assert!(of_try.len() <= 1, "{kind}: {writes}: {of_try:?}");
+                assert!(epochs.is_disjoint(&of_try), "{kind}: {writes}: {of_try:?}");
+                let given: BTreeSet<u64> = new.iter().map(|header| header.segment).collect();
+                assert!(numbers.is_disjoint(&given), "{kind}: {writes}: {given:?}");
+                epochs.extend(of_try);
+                numbers.extend(given);
+                assert!(
+                    writes >= 2 || new.is_empty(),
+                    "{kind}: both copies come first"
+                );
+                tries += u32::from(!new.is_empty());
+                if opened.is_ok() {
+                    break;
+                }
+            }
+            assert!(tries >= 3, "{tries} tries wrote something");
+            let volume = world.open(Options::default()).await;
+            model.compare(&volume).await;
+        });
+    }
+}
+
+/// Writes while no flush succeeds, until segments are filled that a record has put on the allocation queue which is not durable.
+/// Then the power goes, and the first record that is not durable is gone.
+async fn lose_the_queue(world: &World, model: &Model) {
+    let volume = world.open(Options::default()).await;
+    volume.flush().await;
+    let durable = world.image();
+    let known = headers(&durable);
+    world.device.flushes_fail.set(true);
+    for n in 0..model.len() {
+        volume.apply(&model.next(n)).await;
+    }
+    world.rt.sleep(Duration::from_secs(1)).await;
+    drop(volume);
+    world.device.flushes_fail.set(false);
+    let left = headers(&world.image());
+    let new = left
+        .iter()
+        .filter(|(at, header)| known.get(at) != Some(header));
+    let (at, _) = new.min_by_key(|(_, header)| header.record).expect("some");
+    let (at, block) = (*at as u64, &durable[*at..*at + BLOCK]);
+    world.device.below.poke(at, block);
+}
+
+/// What is left of a segment whose number nothing durable tells of must not be taken for a part of a later segment: so no number
+/// is given twice.
+#[test]
+fn no_number_is_given_again_that_a_lost_record_put_on_the_queue() {
+    let shape = Shape {
+        segments: 256,
+        segment: 128 << 10,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(2000);
+        for n in 0..500 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        drop(volume);
+        let mut given: BTreeMap<u64, u64> = BTreeMap::new();
+        for _ in 0..5 {
+            lose_the_queue(&world, &model).await;
+            let volume = world.open(Options::default()).await;
+            model.compare(&volume).await;
+            for n in 0..500 {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.flush().await;
+            drop(volume);
+            for header in headers(&world.image()).values() {
+                let epoch = *given.entry(header.segment).or_insert(header.epoch);
+                assert_eq!(
+                    epoch, header.epoch,
+                    "the epoch of number {}",
+                    header.segment
+                );
+            }
+        }
+    });
+}
