@@ -141,8 +141,8 @@ impl Log {
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
-        let device = &**self.inner.commit.device();
-        device.write(PLACES[copy], bytes, Durability::Fua).await?;
+        let written = self.inner.commit.write_durably(PLACES[copy], bytes);
+        written.await?;
         self.inner.copies.set_whole(copy, true);
         Ok(())
     }

@@ -24,7 +24,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_device::Device;
+use forebay_device::{Buf, Device, DeviceError, Durability, Op};
 use forebay_rt::{Event, Instant, Listener, Lock, Rt, Task};
 use forebay_units::RecordSeq;
 
@@ -111,7 +111,7 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     stopped: Cell<bool>,
     /// The log failed or was stopped.
     failure: Event,
-    /// Held while the device flushes.
+    /// Held while the device flushes or writes something durably, so that none of these is under way beside another.
     flushing: Rc<Lock>,
     round: Cell<bool>,
     handing_over: Cell<bool>,
@@ -295,6 +295,28 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.durable.notify_all();
         self.progress.notify_all();
         Ok(())
+    }
+
+    /// Writes past this log, durably: a superblock. No flush and no durable write of this log is under way meanwhile. The
+    /// device may carry out this write by a flush, and forget its cache if that fails. It may report that late: a flush
+    /// that began behind and ended before the report would be believed.
+    ///
+    /// # Errors
+    /// The device's. It counts as a failed flush: see [`Commit::flush_failed`]. If the workers were dropped during the wait,
+    /// nothing is written: the device may have another user by now.
+    pub async fn write_durably(self: &Rc<Self>, at: u64, buf: Buf) -> Result<(), DeviceError> {
+        let stopped = self.stopped.get();
+        let _turn = self.flushing.lock().await;
+        if self.stopped.get() != stopped {
+            let cause = WaitError::Stopped.to_string().into();
+            let op = Op::Write;
+            return Err(DeviceError::Failed { op, cause });
+        }
+        let written = self.device.write(at, buf, Durability::Fua).await;
+        if let Err(error) = &written {
+            self.flush_failed(&error.to_string());
+        }
+        written
     }
 
     /// Flushes once. Returns the newest record that the flush covered: all up to it are stable now.

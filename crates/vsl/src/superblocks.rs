@@ -11,8 +11,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::DeviceError;
-use forebay_segments::{LogError, Superblock as _, write_copies};
+use forebay_device::{BufMut, DeviceError};
+use forebay_segments::{LogError, PLACES, Superblock as _};
 use forebay_units::SegmentSeq;
 
 use crate::error::OpenError;
@@ -68,8 +68,8 @@ impl Inner {
         superblock: &Superblock,
     ) -> Result<(), LogError> {
         let mut pause = RETRY.0;
-        while let Err(error) = write_copies(&*self.device, superblock).await {
-            self.superblock_fails(&error);
+        while let Err(error) = self.write_copies(superblock).await {
+            self.note_fault(&self.superblock_fault, &error);
             if let Some(failure) = self.commit.failure() {
                 return Err(failure);
             }
@@ -80,11 +80,12 @@ impl Inner {
         Ok(())
     }
 
-    fn superblock_fails(&self, error: &DeviceError) {
-        let cause = error.to_string();
-        // A durable write that fails may have been carried out as a flush.
-        self.commit.flush_failed(&cause);
-        self.note_fault(&self.superblock_fault, &cause);
+    async fn write_copies(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        let bytes = BufMut::copy_of(&superblock.encode()).freeze();
+        for at in PLACES {
+            self.commit.write_durably(at, bytes.clone()).await?;
+        }
+        Ok(())
     }
 
     /// Makes durable what this opening of the volume has reserved, and then its first checkpoint.

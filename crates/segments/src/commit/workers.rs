@@ -172,7 +172,13 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
     if let Some(write) = write {
         let last = write.last;
         if is_lone(&commit, &write) {
-            let durable = write_jobs(Rc::clone(&commit), write, Durability::Fua, true).await;
+            let durable = {
+                let _turn = commit.flushing.lock().await;
+                if commit.has_ended() {
+                    return commit.end_round();
+                }
+                write_jobs(Rc::clone(&commit), write, Durability::Fua, true).await
+            };
             if durable {
                 if !commit.has_failed() {
                     commit.composer_mut().set_stable(last);

@@ -19,6 +19,8 @@ pub(crate) struct Disk {
     /// Writes that touch these bytes fail.
     pub(crate) bad: RefCell<Option<Range<u64>>>,
     pub(crate) fails_flushes: Cell<bool>,
+    /// The time from when a durable write fails until it is reported.
+    pub(crate) late: Cell<Duration>,
     /// Requests that came, failed ones included.
     pub(crate) writes: Cell<u64>,
     pub(crate) flushes: Cell<u64>,
@@ -38,6 +40,7 @@ impl Disk {
             fails_writes: Cell::new(false),
             bad: RefCell::default(),
             fails_flushes: Cell::new(false),
+            late: Cell::default(),
             writes: Cell::new(0),
             flushes: Cell::new(0),
             stable: RefCell::new(vec![0; LEN]),
@@ -98,6 +101,7 @@ impl Device for Disk {
             if durability == Durability::Fua {
                 if self.fails_flushes.get() {
                     self.forget();
+                    self.rt.sleep(self.late.get()).await;
                     return Err(Disk::error(Op::Write, range));
                 }
                 store(&self.stable, at, &buf);

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, Durability};
+use forebay_device::{Buf, BufMut, Device, Durability};
+use forebay_rt::Task;
 use forebay_segments::{Composer, OnFailure, WaitError};
 use forebay_units::RecordSeq;
 
@@ -22,6 +23,10 @@ fn heal(rig: &Rig) {
     rig.disk.fails_writes.set(false);
     rig.disk.fails_flushes.set(false);
     rig.disk.bad.take();
+}
+
+fn zeroes() -> Buf {
+    BufMut::zeroed(512).freeze()
 }
 
 async fn write_past(rig: &Rig, byte: u8) {
@@ -171,9 +176,9 @@ fn a_write_in_flight_beside_a_failed_flush_does_not_count_as_written() {
     });
 }
 
-/// The device may carry out the durable write of the record by a flush as well, behind the one that failed.
+/// The device may carry out the durable write of the record by a flush as well, behind the one that fails.
 #[test]
-fn a_record_that_was_written_beside_a_failed_flush_is_written_again() {
+fn a_record_is_written_durably_only_when_a_flush_has_ended() {
     run(RETRY, async |rig| {
         rig.disk.fails_flushes.set(true);
         let device = rig.spawn_flush(async |rig| rig.commit.flush_device().await);
@@ -183,7 +188,7 @@ fn a_record_that_was_written_beside_a_failed_flush_is_written_again() {
         device.await.expect_err("it failed");
         heal(&rig);
         flush.await.expect("works");
-        assert_eq!((rig.recovered(), rig.disk.flushes.get()), (lone, 2));
+        assert_eq!((rig.recovered(), rig.disk.flushes.get()), (lone, 1));
         rig.rt.sleep(SECOND).await;
         assert_eq!((rig.commit.fault(), rig.disk.flushes.get()), (None, 2));
     });
@@ -239,6 +244,64 @@ fn a_writer_past_the_log_can_tell_that_a_flush_failed_before_its_own_succeeded()
         let before = rig.commit.flush_failures();
         rig.commit.flush_device().await.expect("works");
         assert_eq!((past(&rig), rig.commit.flush_failures()), (3, before));
+        flush.await.expect("works");
+    });
+}
+
+/// A durable write to `PAST` fails, and is reported late. Meanwhile the device works, but has forgotten its cache.
+async fn fail_late(rig: &Rig) -> Task<()> {
+    rig.disk.late.set(SECOND);
+    rig.disk.fails_flushes.set(true);
+    let write = rig.spawn_flush(async |rig| {
+        let written = rig.commit.write_durably(PAST, zeroes()).await;
+        written.expect_err("it fails");
+    });
+    rig.rt.sleep(Duration::from_micros(1500)).await;
+    heal(rig);
+    write
+}
+
+#[test]
+fn no_flush_is_believed_beside_a_durable_write_that_fails_in_the_end() {
+    run(RETRY, async |rig| {
+        let (_, last) = (rig.append_closed(100), rig.append_closed(100));
+        rig.commit.hand_over(last).await.expect("works");
+        let write = fail_late(&rig).await;
+        rig.commit.flush(last).await.expect("works again");
+        assert_eq!(rig.recovered(), last);
+        write.await;
+    });
+}
+
+#[test]
+fn no_record_is_written_durably_beside_a_durable_write_that_fails_in_the_end() {
+    run(RETRY, async |rig| {
+        let write = fail_late(&rig).await;
+        let lone = rig.append(8);
+        let flush = rig.spawn_flush(async move |rig| rig.commit.flush(lone).await);
+        rig.rt.sleep(SECOND / 2).await;
+        assert_eq!(rig.recovered(), RecordSeq(0));
+        flush.await.expect("works again");
+        assert_eq!(rig.recovered(), lone);
+        write.await;
+    });
+}
+
+/// The same for a record that is written durably, beside a flush for what was written past the log.
+#[test]
+fn no_flush_is_believed_beside_a_record_that_cannot_be_written_durably_in_the_end() {
+    run(RETRY, async |rig| {
+        let before = rig.commit.flush_failures();
+        write_past(&rig, 1).await;
+        rig.disk.late.set(SECOND);
+        rig.disk.fails_flushes.set(true);
+        let lone = rig.append(8);
+        let flush = rig.spawn_flush(async move |rig| rig.commit.flush(lone).await);
+        rig.rt.sleep(Duration::from_micros(1500)).await;
+        heal(&rig);
+        rig.commit.flush_device().await.expect("works");
+        assert_eq!(past(&rig), 0, "the device forgot it");
+        assert_ne!(rig.commit.flush_failures(), before);
         flush.await.expect("works");
     });
 }
