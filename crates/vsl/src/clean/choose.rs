@@ -53,14 +53,10 @@ impl Inner {
             wanted,
             most,
         };
-        let window = pick(&mut streams, &room, victims, limits);
-        let moving = Moving {
-            one_stream,
-            claim: Claim::Cleaner,
-        };
+        let picked = pick(&mut streams, &room, victims, limits);
         let may_rescue = budget == 0 && urgency == Urgency::Urgent && room.is_stuck(&streams.table);
-        if !(window.chosen.is_empty() && may_rescue) {
-            return Window { moving, ..window };
+        if !(picked.chosen.is_empty() && may_rescue) {
+            return picked.moved_by(one_stream, Claim::Cleaner);
         }
         let limits = Limits {
             budget: streams.layout.dense_sectors(),
@@ -71,7 +67,24 @@ impl Inner {
         let victims = streams
             .table
             .choose(Selection::Greedy, now, u64::MAX, LOOKED_AT, worth);
-        pick(&mut streams, &room, victims, limits)
+        pick(&mut streams, &room, victims, limits).moved_by(true, Claim::Rescue)
+    }
+}
+
+/// Segments that were chosen.
+struct Picked {
+    chosen: Vec<Chosen>,
+    /// See [`Window::in_memory`].
+    in_memory: bool,
+}
+
+impl Picked {
+    fn moved_by(self, one_stream: bool, claim: Claim) -> Window {
+        Window {
+            chosen: self.chosen,
+            in_memory: self.in_memory,
+            moving: Moving { one_stream, claim },
+        }
     }
 }
 
@@ -86,8 +99,8 @@ struct Limits {
     most: usize,
 }
 
-/// Takes victims in their order, as far as the limits go. The window moves their data as a rescue does.
-fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Window {
+/// Takes victims in their order, as far as the limits go.
+fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Picked {
     let (mut budget, mut gained, mut rewritten) = (limits.budget, 0, 0);
     let mut chosen: Vec<Chosen> = Vec::new();
     let (mut in_memory, mut passed_over) = (false, false);
@@ -123,13 +136,9 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
             gain: victim.gain,
         });
     }
-    Window {
+    Picked {
         chosen,
         in_memory: in_memory && !passed_over,
-        moving: Moving {
-            one_stream: true,
-            claim: Claim::Rescue,
-        },
     }
 }
 
