@@ -25,6 +25,9 @@ pub struct Faults {
     pub outage: Option<Outage>,
     /// A flush that fails loses what it should have made durable, as disks and kernels do.
     pub forgetful: bool,
+    /// A write with FUA is carried out as a write and a flush. If it fails on a disk that is forgetful, the disk loses what
+    /// was not durable, works again, and reports the failure later.
+    pub fua_by_flush: bool,
     /// Flushes and FUA are acknowledged and nothing is done.
     pub lies: bool,
     /// The request at which bits change in something that is stored, and how many bytes they hit.

@@ -98,6 +98,12 @@ pub struct Disk {
     pub observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
+/// The index of a write under way.
+fn position(pending: &[Pending], id: u64) -> usize {
+    let found = pending.iter().position(|write| write.id == id);
+    found.expect("pending")
+}
+
 impl Disk {
     /// A disk that holds `image`, in blocks of `block` bytes.
     pub fn new(rt: &Rt, power: &Rc<Power>, rng: &Rc<Rng>, image: Image, block: u32) -> Rc<Disk> {
@@ -207,30 +213,16 @@ impl Disk {
         self.pending.borrow_mut().push(write);
         self.power.request().await;
         self.take_time(&request).await;
-        let verdict = self.verdict(&request);
-        let mut pending = self.pending.borrow_mut();
-        let n = pending
-            .iter()
-            .position(|write| write.id == id)
-            .expect("pending");
-        if let Err(error) = verdict {
-            let write = pending.remove(n);
-            for block in write.blocks(self.geometry.get().block_size.into()) {
-                if self.rng.coin() {
-                    let (id, done) = (self.next_order(), Some(self.next_order()));
-                    let part = Pending {
-                        id,
-                        done,
-                        ..write.part(block)
-                    };
-                    part.apply(&mut self.current.borrow_mut());
-                    self.drop_repeated(&mut pending, &part);
-                    pending.push(part);
-                }
+        if let Err(error) = self.verdict(&request) {
+            self.leave_mixture(id);
+            if request.fua && self.faults.borrow().fua_by_flush && self.is_forgetful() {
+                self.lose_unflushed();
+                self.take_time(&request).await;
             }
-            drop(pending);
             return self.ended(&request, Err(error));
         }
+        let mut pending = self.pending.borrow_mut();
+        let n = position(&pending, id);
         pending[n].done = Some(self.next_order());
         pending[n].apply(&mut self.current.borrow_mut());
         let lies = self.faults.borrow().lies;
@@ -249,6 +241,26 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
+    /// A write failed: some of its blocks were written.
+    fn leave_mixture(&self, id: u64) {
+        let mut pending = self.pending.borrow_mut();
+        let n = position(&pending, id);
+        let write = pending.remove(n);
+        for block in write.blocks(self.geometry.get().block_size.into()) {
+            if self.rng.coin() {
+                let (id, done) = (self.next_order(), Some(self.next_order()));
+                let part = Pending {
+                    id,
+                    done,
+                    ..write.part(block)
+                };
+                part.apply(&mut self.current.borrow_mut());
+                self.drop_repeated(&mut pending, &part);
+                pending.push(part);
+            }
+        }
+    }
+
     /// Keeps once what was tried again and again. Not while a flush is under way: that may be for the
     /// older write, and not for the newer.
     fn drop_repeated(&self, pending: &mut Vec<Pending>, newest: &Pending) {
@@ -265,7 +277,7 @@ impl Disk {
         self.take_time(&request).await;
         self.flushing.set(self.flushing.get() - 1);
         if let Err(error) = self.verdict(&request) {
-            if self.forgetful.get() || self.faults.borrow().forgetful {
+            if self.is_forgetful() {
                 self.lose_unflushed();
             }
             return self.ended(&request, Err(error));
@@ -284,6 +296,10 @@ impl Disk {
             durable.iter().for_each(|write| write.apply(&mut stable));
         }
         self.ended(&request, Ok(()))
+    }
+
+    fn is_forgetful(&self) -> bool {
+        self.forgetful.get() || self.faults.borrow().forgetful
     }
 
     /// What a flush that failed may do.

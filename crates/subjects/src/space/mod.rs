@@ -7,6 +7,8 @@
 //! - The disk refuses requests now and then, for a while, or for good; or only reads.
 //! - Volumes may be nearly as large as what can be mapped, so that the cleaner works all the time.
 //! - The map may have little memory, and checkpoints come often or seldom.
+//! - Superblocks, or other durable writes, fail, of a disk that forgets its cache then and reports the failure late.
+//! - Recoveries are cut one after the other, by the power or because the process is killed.
 //! - *Only in worlds marked so, where less can be promised*
 //!   ([`Promise::Known`](forebay_sim::lanes::Promise::Known)): bits of the disk change; a write lands elsewhere;
 //!   flushes and FUA are acknowledged and not done.
@@ -14,8 +16,9 @@
 //! # Reading order
 //!
 //! `settings.rs` (what differs from world to world), `volume.rs` (how a volume is made and attached),
-//! `subject.rs` (what it promises), `plan.rs` (what may happen).
+//! `subject.rs` (what it promises), `numbers.rs` (who wrote a segment), `plan.rs` (what may happen).
 
+mod numbers;
 mod plan;
 mod settings;
 mod subject;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::{Faults, Outage, Rot};
+use forebay_sim::disk::{Faults, Outage, Rot, Trouble};
 use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
 use forebay_sim::role::Each;
 use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
 
+use super::numbers::SEGMENTS_AT;
 use super::settings::{Kind, Placing, Role, Space};
 
 /// A world of the virtual storage layer.
@@ -68,7 +69,66 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     if rng.one_in(24) {
         flushes_fail_while_brought_home(&mut plan, &rng);
     }
+    // By numbers of its own, so that the worlds are otherwise what they were.
+    let rng = Rng::new(mix(seed, 0xc0_7a6a));
+    match rng.below(24) {
+        0 => durable_writes_fail(&mut plan, &rng),
+        1 | 2 => recoveries_are_cut(&mut plan, &rng),
+        _ => {}
+    }
     plan
+}
+
+/// Superblocks, or other durable writes, fail now and then, of a disk that forgets its cache then and reports the failure late.
+fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
+    plan.volume.kind = Kind::Fails;
+    plan.volume.recovery_entries = 8 << rng.below(5);
+    if rng.coin() {
+        plan.volume.placement = Placing::Overwrite;
+        plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
+    }
+    for (n, life) in (0..).zip(&mut plan.lives) {
+        let conditions = &mut life.disks[Role::Medium];
+        conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(2000)));
+        conditions.faults = Faults {
+            seed: mix(plan.seed, 100 + n),
+            forgetful: true,
+            fua_by_flush: true,
+            ..Faults::default()
+        };
+        match rng.one_in(4) {
+            true => conditions.faults.writes_fail = 4 + rng.below(20),
+            false => conditions.faults.troubles.push(Trouble {
+                from: Duration::ZERO,
+                to: None,
+                range: Some(0..SEGMENTS_AT),
+                reads: false,
+                changes: true,
+                one_in: 2 + rng.below(3),
+                takes: Duration::ZERO,
+                fails: true,
+            }),
+        }
+    }
+}
+
+/// The process is killed, or the power goes, and the recoveries after that are cut as well.
+fn recoveries_are_cut(plan: &mut Plan, rng: &Rng) {
+    let first = plan.lives[0].clone();
+    let again = |n: u64| Life {
+        seed: mix(first.seed, 20 + n),
+        ..first.clone()
+    };
+    plan.lives.truncate(1);
+    plan.lives[0].killed = rng.coin();
+    for n in 0..2 + rng.below(4) {
+        let mut life = again(n);
+        life.killed = rng.coin();
+        life.cut_at = rng.below(16);
+        life.coin = coin(rng, life.seed);
+        plan.lives.push(life);
+    }
+    plan.lives.push(again(9));
 }
 
 /// Pages are brought home all the time, and flushes fail now and then, of a disk that forgets then what they were for.

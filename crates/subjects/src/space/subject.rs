@@ -13,6 +13,7 @@ use forebay_sim::role::Each;
 use forebay_sim::subject::{Attach, Attaching, Bounds, Refused, Subject, Watcher};
 use forebay_vsl::{Levelling, OpenError, Options, Recovery};
 
+use super::numbers;
 use super::plan::{Plan, of_seed};
 use super::settings::{Kind, Role, Space};
 use super::volume::{Medium, Served, attaching, holding, kept};
@@ -121,6 +122,10 @@ impl Subject for Space {
 
     fn bounds(&self) -> Bounds {
         BOUNDS
+    }
+
+    fn check_lived(before: &Medium, after: &Medium) -> Result<(), Violation> {
+        numbers::are_new(&before[Role::Medium], &after[Role::Medium])
     }
 
     fn refused(&self, _: &OpenError, _: Known, _: &Medium) -> Refused {

@@ -16,7 +16,7 @@ use forebay_vsl::{Kind, Layout, Linear, Making, OpenError, Options, Recovery, Vo
 use super::settings::Role;
 
 /// Bytes of a segment: the smallest.
-const SEGMENT_BYTES: u64 = 128 << 10;
+pub(super) const SEGMENT_BYTES: u64 = 128 << 10;
 
 /// Bytes of the disk: the fewest segments, or enough for more streams.
 fn medium_bytes(placement: Kind) -> u64 {

@@ -1,0 +1,74 @@
+//! Epochs and numbers of segments from the outside: an opening of the volume takes none that an earlier one took, whether or not
+//! that got as far as a checkpoint.
+
+use std::collections::BTreeSet;
+
+use forebay_sim::Violation;
+use forebay_sim::disk::Image;
+
+use super::volume::SEGMENT_BYTES;
+
+/// The byte at which the first segment begins.
+pub(super) const SEGMENTS_AT: u64 = 1 << 20;
+/// Where a record's header has its epoch and the number of its segment.
+const EPOCH_AT: usize = 32;
+const SEGMENT_AT: usize = 40;
+/// Bytes of a header up to there.
+const HEADER: usize = 48;
+
+/// The epoch and the number of the segment that begins at a byte of the disk; `None` if no record begins there.
+fn segment(disk: &Image, at: u64) -> Option<(u64, u64)> {
+    let mut header = [0; HEADER];
+    disk.read(at, &mut header);
+    let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+    header
+        .starts_with(b"FOREVRC")
+        .then(|| (number(EPOCH_AT), number(SEGMENT_AT)))
+}
+
+/// Compares the segments of a disk before an attach that succeeded with what the life after it left.
+///
+/// # Errors
+/// If a segment that was opened in this life has the epoch or the number of one that was there before.
+pub(super) fn are_new(before: &Image, after: &Image) -> Result<(), Violation> {
+    let places = || (SEGMENTS_AT..after.len()).step_by(SEGMENT_BYTES as usize);
+    let known = places().filter_map(|at| segment(before, at));
+    let (epochs, numbers): (BTreeSet<u64>, BTreeSet<u64>) = known.unzip();
+    for at in places() {
+        let Some((epoch, number)) = segment(after, at) else {
+            continue;
+        };
+        let is_old = segment(before, at) == Some((epoch, number));
+        if !is_old && (epochs.contains(&epoch) || numbers.contains(&number)) {
+            let text = format!("the segment at {at} has number {number} of epoch {epoch} again");
+            return Err(Violation::new("numbers", text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(disk: &Image, slot: u64, epoch: u64, number: u64) -> Image {
+        let mut header = [0; HEADER];
+        header[..7].copy_from_slice(b"FOREVRC");
+        header[EPOCH_AT..SEGMENT_AT].copy_from_slice(&epoch.to_le_bytes());
+        header[SEGMENT_AT..].copy_from_slice(&number.to_le_bytes());
+        let mut disk = disk.clone();
+        disk.write(SEGMENTS_AT + slot * SEGMENT_BYTES, &header);
+        disk
+    }
+
+    #[test]
+    fn an_epoch_or_a_number_that_comes_again_is_seen() {
+        let empty = Image::new(SEGMENTS_AT + 4 * SEGMENT_BYTES);
+        let before = opened(&opened(&empty, 0, 3, 10), 1, 4, 11);
+        assert!(are_new(&before, &before).is_ok());
+        assert!(are_new(&before, &opened(&before, 1, 5, 12)).is_ok());
+        assert!(are_new(&before, &opened(&before, 2, 4, 12)).is_err());
+        assert!(are_new(&before, &opened(&before, 2, 5, 11)).is_err());
+        assert!(are_new(&before, &opened(&before, 1, 4, 12)).is_err());
+    }
+}
