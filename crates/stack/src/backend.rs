@@ -79,6 +79,15 @@ impl Identity {
         self.storage == other.storage
     }
 
+    /// True if both are files of one filesystem.
+    pub fn shares_filesystem(&self, other: &Identity) -> bool {
+        let (Storage::Node(own), Storage::Node(other)) = (self.storage, other.storage);
+        match (own, other) {
+            (NodeId::File(own, _), NodeId::File(other, _)) => own == other,
+            _ => false,
+        }
+    }
+
     /// True if both have bytes in common.
     pub fn overlaps(&self, other: &Identity) -> bool {
         let apart = match (&self.part, &other.part) {

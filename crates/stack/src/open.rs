@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use forebay_dcd::{Acknowledge, DataIdentity};
-use forebay_device::{Device, Slice};
+use forebay_device::{Device, OneDisk, Slice};
 use forebay_model::{Drive, Emulated, EmulatedError};
-use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring};
+use forebay_os::{CommonDisk, DeviceIdentity, Disks, OpenOptions, Ring};
 use forebay_rt::Rt;
 
 use crate::{Below, CacheOptions, CacheTree, Model, SpaceOptions, Spec, StackError, Tree};
@@ -118,10 +118,20 @@ pub fn open_pair(
         (log.shares_device(&data), log.overlaps(&data))
     });
     if !shared {
-        let (shared, same_disk) = on_one_disk(log, data);
+        let disk = common_disk(log, data);
+        let one_cache = disk.is_some() || in_one_filesystem(log, data);
+        let (shared, same_disk) = on_one_disk(log, data, disk);
+        let [log, data] = [
+            open_one(rt, ring, log, options)?,
+            open_one(rt, ring, data, options)?,
+        ];
+        let [log, data] = match one_cache {
+            true => with_one_cache(log, data),
+            false => [log, data],
+        };
         return Ok(Pair {
-            log: open_one(rt, ring, log, options)?,
-            data: open_one(rt, ring, data, options)?,
+            log,
+            data,
             shared,
             same_disk,
             options: CacheOptions::default(),
@@ -145,9 +155,10 @@ pub fn open_pair(
         (a, b) => a.or(b),
     };
     let whole = open_whole(rt, ring, log, model, options)?;
+    let [log, data] = with_one_cache(part_of(&whole, log)?, part_of(&whole, data)?);
     Ok(Pair {
-        log: part_of(&whole, log)?,
-        data: part_of(&whole, data)?,
+        log,
+        data,
         shared,
         same_disk: None,
         options: CacheOptions::default(),
@@ -155,15 +166,43 @@ pub fn open_pair(
     })
 }
 
+/// Makes a failed flush of either device a failed flush of both: the devices share the volatile cache of a disk, or a
+/// filesystem.
+fn with_one_cache(log: Part, data: Part) -> [Part; 2] {
+    let devices = OneDisk::over([Rc::clone(&log.device), Rc::clone(&data.device)]);
+    let [log_device, data_device] = devices.map(|device| device as Rc<dyn Device>);
+    [
+        Part {
+            device: log_device,
+            ..log
+        },
+        Part {
+            device: data_device,
+            ..data
+        },
+    ]
+}
+
+/// A disk that both devices, or the images of emulated disks, are on.
+fn common_disk(log: &Spec, data: &Spec) -> Option<CommonDisk> {
+    Disks::below(log.path()).common(&Disks::below(data.path()))
+}
+
+/// True if both devices are files of one filesystem, which may be on no disk that the system names.
+fn in_one_filesystem(log: &Spec, data: &Spec) -> bool {
+    let identities = log.identity().ok().zip(data.identity().ok());
+    identities.is_some_and(|(log, data)| log.shares_filesystem(&data))
+}
+
 /// Whether two devices share a disk as parts of one device do; or else, which disk they are both on
 /// through filesystems. Images are left to whoever knows: where their blocks lie the filesystem
 /// decides, and a thin one may have no room for a large write that its log would have held.
-fn on_one_disk(log: &Spec, data: &Spec) -> (bool, Option<String>) {
+fn on_one_disk(log: &Spec, data: &Spec, common: Option<CommonDisk>) -> (bool, Option<String>) {
     // An emulated disk is a disk of its own, wherever its image lies.
     if log.model().is_some() || data.model().is_some() {
         return (false, None);
     }
-    match Disks::below(log.path()).common(&Disks::below(data.path())) {
+    match common {
         Some(disk) if disk.through_files => (false, Some(disk.name)),
         common => (common.is_some(), None),
     }
@@ -238,5 +277,70 @@ fn identity_of(whole: &DeviceIdentity, spec: &Spec, len: u64) -> DataIdentity {
         len,
         path: name(&whole.path),
         names: whole.names.iter().map(name).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::{Asked, BufMut, Durability, Hooks, RamDevice, Result, Tap};
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    /// Fails every flush.
+    struct Unflushed;
+
+    impl Hooks for Unflushed {
+        async fn before(&self, asked: &Asked) -> Result<()> {
+            match asked {
+                Asked::Flush => Err(forebay_device::DeviceError::Failed {
+                    op: asked.op(),
+                    cause: "a test".into(),
+                }),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn part(name: &str, device: Rc<dyn Device>) -> Part {
+        Part {
+            spec: Spec::whole(name),
+            beneath: Rc::clone(&device),
+            device,
+            emulated: None,
+            identity: DataIdentity {
+                len: 8192,
+                path: name.into(),
+                names: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_flush_of_the_data_device_that_fails_is_one_of_a_log_on_the_same_disk() {
+        let ram = || RamDevice::new(8192, 4096);
+        let log = part("log", Rc::new(ram()));
+        let data = part("data", Rc::new(Tap::new(ram(), Unflushed)));
+        let [log, data] = with_one_cache(log, data);
+        Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
+            let bytes = BufMut::zeroed(4096).freeze();
+            let written = log.device.write(0, bytes, Durability::Flush).await;
+            written.expect("writes");
+            data.device.flush().await.expect_err("fails");
+            log.device.flush().await.expect_err("the disk forgot");
+        });
+    }
+
+    #[test]
+    fn files_of_one_filesystem_share_a_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let [log, data] = ["log", "data"].map(|name| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            Spec::whole(path)
+        });
+        assert!(in_one_filesystem(&log, &data));
+        assert!(!in_one_filesystem(&log, &Spec::whole("/proc/self/stat")));
+        assert!(!in_one_filesystem(&log, &Spec::whole("/nowhere/at/all")));
     }
 }

@@ -1,0 +1,199 @@
+//! Log and data device on one disk: a failed flush of either makes the disk forget the unflushed writes of both.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachOptions, CreateOptions, Volume};
+use forebay_device::{
+    Buf, BufMut, Device, Durability, Geometry, IoFuture, OneDisk, Op, Result, Room, Slice,
+};
+use forebay_rt::Rt;
+use forebay_sim::disk::{Coin, Disk};
+use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::volume::{VOLUME, identity};
+use forebay_units::ByteLen;
+
+use crate::stamped::{holds, write};
+
+const LINE: u64 = 4096;
+const HALF: u64 = 6 << 20;
+
+/// A part of a disk, with a number of flushes that will fail. The disk forgets at each what is not durable.
+struct Part {
+    disk: Rc<Disk>,
+    part: Slice,
+    rt: Rt,
+    failing: Cell<u32>,
+    /// Time until a failing flush fails.
+    takes: Cell<Duration>,
+    /// True while the disk has to fail its flush.
+    fails: Rc<Cell<bool>>,
+}
+
+impl Part {
+    async fn do_flush(&self) -> Result<()> {
+        let Some(left) = self.failing.get().checked_sub(1) else {
+            return self.disk.flush().await;
+        };
+        self.failing.set(left);
+        self.rt.sleep(self.takes.get()).await;
+        self.fails.set(true);
+        let flushed = self.disk.flush().await;
+        self.fails.set(false);
+        flushed
+    }
+}
+
+impl Device for Part {
+    fn geometry(&self) -> Geometry {
+        self.part.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.part.read(at, buf)
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            if self.failing.get() == 0 {
+                return self.part.write(at, buf, durability).await;
+            }
+            self.part.write(at, buf, Durability::Flush).await?;
+            match durability {
+                Durability::Flush => Ok(()),
+                Durability::Fua => self.do_flush().await,
+            }
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.do_flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.part.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.part.write_zeroes(range, room)
+    }
+}
+
+/// Two halves of a disk, log first, as a volume is given them.
+fn halves<D: Device + 'static>(halves: [&Rc<D>; 2]) -> [Rc<dyn Device>; 2] {
+    let halves = halves.map(|half| Rc::clone(half) as Rc<dyn Device>);
+    OneDisk::over(halves).map(|half| half as Rc<dyn Device>)
+}
+
+/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the world, for a
+/// cut.
+fn on_one_disk<F: Future<Output = ()> + 'static>(
+    each: impl FnOnce(Volume, Rt, Rc<Part>, Rc<Part>) -> F + 'static,
+) -> World {
+    let world = Images::fresh(2 * HALF).world(1, None);
+    let (rt, _, disk) = world.parts();
+    let done = world.run(async move {
+        let fails: Rc<Cell<bool>> = Rc::default();
+        let part = |start: u64| {
+            let whole = Rc::clone(&disk) as Rc<dyn Device>;
+            Rc::new(Part {
+                disk: Rc::clone(&disk),
+                part: Slice::new(whole, start, HALF).expect("fits"),
+                rt: rt.clone(),
+                failing: Cell::new(0),
+                takes: Cell::new(Duration::ZERO),
+                fails: Rc::clone(&fails),
+            })
+        };
+        let (log, data) = (part(0), part(HALF));
+        let [log_half, data_half] = halves([&log, &data]);
+        let options = CreateOptions {
+            name: "one".into(),
+            volume: VOLUME,
+            segment: ByteLen::kib(128),
+            data: identity(HALF),
+        };
+        let created = forebay_dcd::create(Rc::clone(&log_half), Rc::clone(&data_half), options);
+        created.await.expect("create");
+        let options = AttachOptions {
+            bypass: Some(ByteLen::kib(64)),
+            ..AttachOptions::default()
+        };
+        let attached =
+            Volume::attach(rt.clone(), log_half, data_half, identity(HALF), options).await;
+        let (volume, _) = attached.expect("attach");
+        disk.forgetful.set(true);
+        disk.fail(move |op, _| op == Op::Flush && fails.get());
+        each(volume, rt, log, data).await;
+    });
+    done.expect("no cut");
+    world
+}
+
+/// The line at `at` of the volume on a disk that holds `image`, after another attach.
+fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
+    let log = vec![0; 1 << 20];
+    let world = Images { log, data: image }.world(2, None);
+    let (rt, _, disk) = world.parts();
+    let seen = world.run(async move {
+        let whole = || Rc::clone(&disk) as Rc<dyn Device>;
+        let half = |at| Rc::new(Slice::new(whole(), at, HALF).expect("fits"));
+        let [log, data] = halves([&half(0), &half(HALF)]);
+        let attached =
+            Volume::attach(rt, log, data, identity(HALF), AttachOptions::default()).await;
+        let Ok((volume, _)) = attached else {
+            // The log is marked as abandoned: the data device alone is the volume.
+            let line = half(HALF).read(at, BufMut::zeroed(LINE as usize)).await;
+            return line.expect("read").to_vec();
+        };
+        let line = BufMut::zeroed(LINE as usize);
+        checked(&volume)
+            .read(at, line)
+            .await
+            .expect("read")
+            .to_vec()
+    });
+    seen.expect("no cut")
+}
+
+#[test]
+fn after_a_failed_flush_of_the_log_no_flush_covers_what_went_past_it_on_the_same_disk() {
+    let flushed: Rc<Cell<bool>> = Rc::default();
+    let noted = Rc::clone(&flushed);
+    let world = on_one_disk(|volume, _, log, _| async move {
+        write(&volume, 1, 128 * LINE, 16 * LINE).await;
+        log.failing.set(1);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        noted.set(volume.flush().await.is_ok());
+    });
+    let image = world.data.after_cut(Coin::Drop);
+    let there = holds(&image[HALF as usize..], 1, 128 * LINE, 16 * LINE);
+    assert!(!there, "the disk forgot it");
+    assert!(!flushed.get(), "flushed, and gone");
+}
+
+#[test]
+fn after_a_failed_flush_of_the_data_device_a_flush_covers_what_the_log_on_the_same_disk_forgot() {
+    let flushed: Rc<Cell<bool>> = Rc::default();
+    let noted = Rc::clone(&flushed);
+    let world = on_one_disk(|volume, rt, _, data| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.expect("flush");
+        data.takes.set(Duration::from_millis(300));
+        data.failing.set(1);
+        let draining = volume.clone();
+        let drained = rt.spawn(async move { draining.drain().await.is_ok() });
+        rt.sleep(Duration::from_millis(100)).await;
+        write(&volume, 2, 80 * LINE, LINE).await;
+        // The log writes the line, and does not flush; then the data device's flush fails.
+        rt.sleep(Duration::from_millis(400)).await;
+        noted.set(volume.flush().await.is_ok());
+        drop(drained);
+    });
+    assert!(flushed.get(), "the buffer still has it");
+    let line = line_after(world.data.after_cut(Coin::Drop), 80 * LINE);
+    assert!(line == stamp(2, 80 * LINE, LINE), "flushed, and gone");
+}
