@@ -50,11 +50,6 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
                 engine.wait_unless_urgent(span).await;
                 continue;
             }
-            Decision::Note => {
-                // A failure is the log's, and latched there.
-                let _ = engine.log.update_superblock(|_| {}).await;
-                continue;
-            }
             Decision::Destage { .. } => {}
         }
         let before = engine.counters.borrow().destaged_bytes;

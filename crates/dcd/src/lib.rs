@@ -19,7 +19,7 @@
 //!   dirty data stays in the log. No failure ends with a lie or a hang.
 //!
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (what the operations share) with
-//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs` and `destage.rs`, `recover.rs` with
+//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs`, `noting.rs` and `destage.rs`, `recover.rs` with
 //! `pairing.rs`; then what happens when devices fail: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after. `volume.rs` is the door. (`room.rs` and `pacing.rs` say when writers wait, `marks.rs`
 //! takes zeroes and discards home, `resize.rs` lengthens the volume with its data device.)
@@ -35,6 +35,7 @@ mod home;
 mod inspect;
 mod map;
 mod marks;
+mod noting;
 mod options;
 mod pacing;
 mod pairing;

@@ -58,7 +58,6 @@ impl Engine {
                 && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
             idle: self.activity.borrow().idle(self.rt.now()),
             pressed: self.activity.borrow().presses(),
-            unnoted: self.log.superblock().stable < self.log.stable(),
             look_again: self.refused.borrow().due_in(self.rt.now()),
         }
     }

@@ -23,8 +23,10 @@ const WINDOW_SEGMENTS: u64 = 256;
 const WINDOW_PART: u64 = 12;
 /// How long a window may take, in seconds: the longer, the shorter are the disk's ways.
 const WINDOW_SECONDS: f64 = 12.0;
-/// Idle for this long, and what was last flushed is noted in the superblock.
-pub(crate) const QUIET: Duration = Duration::from_millis(200);
+/// Once no request was under way for this long, the newest flush is noted in the superblock.
+const QUIET: Duration = Duration::from_millis(200);
+/// Once the newest flush is this old, it is noted though requests are under way. Long enough that notes cost little.
+const UNNOTED_MAX: Duration = Duration::from_secs(1);
 const IDLE_EMPTY: f64 = 1.0;
 const IDLE_FULL: f64 = 0.001;
 const PATIENCE_IDLE: Duration = Duration::from_millis(20);
@@ -44,8 +46,6 @@ pub(crate) struct Observed {
     pub(crate) idle: Duration,
     /// True if somebody waits for it: for room in the log, or for everything to be home.
     pub(crate) pressed: bool,
-    /// True if the superblock does not tell of the newest flush.
-    pub(crate) unnoted: bool,
     /// In how long what home refuses is to be tried again, if anything is.
     pub(crate) look_again: Option<Duration>,
 }
@@ -57,10 +57,48 @@ pub(crate) enum Decision {
     Rest,
     /// Look again after this long, or when something happens.
     Wait(Duration),
-    /// Note the newest flush in the superblock.
-    Note,
     /// Destage the oldest segments; if not urgent, yield to users.
     Destage { urgent: bool },
+}
+
+/// What the noter sees when it asks what to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noting {
+    /// True if the superblock names the newest record that is durable.
+    pub(crate) is_noted: bool,
+    /// True if the superblock names the newest record: no flush can make a newer one durable.
+    pub(crate) is_newest: bool,
+    /// Time since a flush made a record durable.
+    pub(crate) age: Duration,
+    /// How long no user request was under way.
+    pub(crate) idle: Duration,
+}
+
+/// What the noter does next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Note {
+    /// Nothing to do until something is appended.
+    Rest,
+    /// Look again after this long.
+    Wait(Duration),
+    /// Note the newest flush in the superblock.
+    Now,
+}
+
+/// What the noter should do. Each record proves that the flushes before it succeeded, once the record itself is
+/// durable. So a note is needed where no flush follows; and a volume that is read or written without a pause may
+/// see none for hours.
+pub(crate) fn note(seen: &Noting) -> Note {
+    match (seen.is_noted, seen.is_newest) {
+        (true, true) => Note::Rest,
+        // A flush may come meanwhile, and is to be noted soon after.
+        (true, false) => Note::Wait(QUIET),
+        (false, _) if seen.idle >= QUIET || seen.age >= UNNOTED_MAX => Note::Now,
+        (false, _) => {
+            let wait = (QUIET - seen.idle).min(UNNOTED_MAX - seen.age);
+            Note::Wait(wait.max(Duration::from_millis(1)))
+        }
+    }
 }
 
 /// How full the cache is: as full as what has the least room left of it, the log or the memory for its
@@ -81,27 +119,18 @@ pub(crate) fn decide(seen: &Observed) -> Decision {
     if seen.dirty && (seen.pressed || seen.used > HIGH_WATER) {
         return Decision::Destage { urgent: true };
     }
-    if seen.unnoted && seen.idle >= QUIET {
-        return Decision::Note;
-    }
     if seen.dirty {
         let threshold = idle_threshold(seen.used);
         if seen.idle >= threshold {
             return Decision::Destage { urgent: false };
         }
-        let next = if seen.unnoted {
-            threshold.min(QUIET)
-        } else {
-            threshold
-        };
-        // A flush may come meanwhile, and is to be noted soon after.
-        let wait = (next - seen.idle.min(next)).min(QUIET);
+        // The threshold falls as the log fills.
+        let wait = (threshold - seen.idle).min(QUIET);
         return Decision::Wait(wait.max(Duration::from_micros(100)));
     }
-    match (seen.unnoted, seen.look_again) {
-        (true, _) => Decision::Wait(QUIET - seen.idle),
-        (false, Some(span)) => Decision::Wait(span.max(Duration::from_millis(1))),
-        (false, None) => Decision::Rest,
+    match seen.look_again {
+        Some(span) => Decision::Wait(span.max(Duration::from_millis(1))),
+        None => Decision::Rest,
     }
 }
 
@@ -165,7 +194,6 @@ mod tests {
         dirty: true,
         idle: Duration::ZERO,
         pressed: false,
-        unnoted: false,
         look_again: None,
     };
 
@@ -208,31 +236,49 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_volume_rests_once_its_last_flush_is_noted() {
+    fn a_clean_volume_rests_unless_home_refuses_something() {
         let clean = Observed {
             dirty: false,
             idle: Duration::from_secs(9),
             ..BUSY
         };
         assert_eq!(decide(&clean), Decision::Rest);
-        assert_eq!(
-            decide(&Observed {
-                unnoted: true,
-                ..clean
-            }),
-            Decision::Note
-        );
         let refused = Observed {
             look_again: Some(QUIET),
             ..clean
         };
         assert_eq!(decide(&refused), Decision::Wait(QUIET));
-        let just_now = Observed {
-            unnoted: true,
+    }
+
+    #[test]
+    fn a_flush_is_noted_once_the_volume_is_quiet_and_soon_on_a_busy_one() {
+        let busy = Noting {
+            is_noted: false,
+            is_newest: false,
+            age: Duration::ZERO,
             idle: Duration::ZERO,
-            ..clean
         };
-        assert_eq!(decide(&just_now), Decision::Wait(QUIET));
+        assert_eq!(note(&busy), Note::Wait(QUIET));
+        let quiet = Noting {
+            idle: QUIET,
+            ..busy
+        };
+        assert_eq!(note(&quiet), Note::Now);
+        let old = Noting {
+            age: UNNOTED_MAX,
+            ..busy
+        };
+        assert_eq!(note(&old), Note::Now);
+        let noted = Noting {
+            is_noted: true,
+            ..old
+        };
+        assert_eq!(note(&noted), Note::Wait(QUIET), "a flush may come");
+        let newest = Noting {
+            is_newest: true,
+            ..noted
+        };
+        assert_eq!(note(&newest), Note::Rest);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::degraded::rescuer;
 use crate::destage::destager;
 use crate::engine::{Engine, sectors};
 use crate::map::Source;
+use crate::noting::noter;
 use crate::stats::{Mode, Status};
 
 /// An attached volume. Clones are handles on the same one.
@@ -27,7 +28,7 @@ pub struct Volume {
 /// Background work; stops when dropped.
 struct Work {
     _log: Workers,
-    _tasks: [Task<()>; 2],
+    _tasks: [Task<()>; 3],
 }
 
 /// Why not everything is home.
@@ -96,6 +97,7 @@ impl Volume {
         let rt = engine.rt.clone();
         let tasks = [
             rt.spawn(destager(Rc::clone(&engine))),
+            rt.spawn(noter(Rc::clone(&engine))),
             rt.spawn(rescuer(Rc::clone(&engine))),
         ];
         let work = Some(Work {

@@ -13,10 +13,12 @@ use std::time::Duration;
 use forebay_dcd::{AttachError, AttachOptions, DrainError, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_rng::Rng;
+use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, extent, perform, random_action};
 use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, checked};
+use forebay_subjects::cache::volume::superblock;
 
 const DATA_BYTES: u64 = 512 << 10;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
@@ -368,6 +370,100 @@ fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
         harms.len()
     );
     assert!(right > 100 && errors > 100);
+}
+
+/// The power goes behind two flushed writes and `then`, and one block of the second has rotted. An attach must recover
+/// both records, so that a read tells of the damage, or be refused.
+fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
+    then: impl FnOnce(Volume, Rt) -> F + 'static,
+) {
+    let world = Images::fresh(4 << 20).world(1, None);
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        let device = checked(&volume);
+        for n in 0..2u64 {
+            let at = (1 << 20) + n * (16 << 10);
+            let bytes = BufMut::copy_of(&stamp(1, at, 16 << 10)).freeze();
+            let written = device.write(at, bytes, Durability::Flush).await;
+            written.expect("write");
+            device.flush().await.expect("flush");
+        }
+        then(volume, rt).await;
+    });
+    let mut images = world.after_cut(Coin::Drop);
+    // The header of the second record.
+    let at = (1 << 20) + 4096 + (16 << 10);
+    assert_eq!(&images.log[at..at + 7], b"FOREREC");
+    images.log[at + 4096..at + 4096 + 512].fill(0x55);
+    let again = images.world(2, None);
+    if let Ok((_, report)) = again.attach(AttachOptions::default()).expect("no cut") {
+        assert!(
+            report.records >= 2,
+            "attached, and what was flushed is gone: {report:?}"
+        );
+    }
+}
+
+/// Found by a hostile review.
+#[test]
+fn a_flush_is_noted_though_the_volume_is_read_without_a_pause() {
+    rot_in_the_last_flush_is_no_torn_end_after(|volume, rt| async move {
+        let device = checked(&volume);
+        for _ in 0..100 {
+            device.read(0, BufMut::zeroed(4096)).await.expect("read");
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
+#[test]
+fn a_flush_is_noted_though_the_volume_is_written_without_a_pause_or_a_flush() {
+    rot_in_the_last_flush_is_no_torn_end_after(|volume, rt| async move {
+        let device = checked(&volume);
+        for n in 0..100 {
+            let at = n * 4096;
+            let bytes = BufMut::copy_of(&stamp(2, at, 4096)).freeze();
+            let written = device.write(at, bytes, Durability::Flush).await;
+            written.expect("write");
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
+/// Reads hold up destaging that has begun, and a flush comes meanwhile.
+#[test]
+fn a_flush_is_noted_though_reads_hold_up_destaging() {
+    let world = Images::fresh(4 << 20).world(1, None);
+    let (rt, log, data) = world.parts();
+    data.slowest.set(Duration::from_millis(20));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        let device = checked(&volume);
+        let write = async |at: u64| {
+            let bytes = BufMut::copy_of(&stamp(1, at, 4096)).freeze();
+            let written = device.write(at, bytes, Durability::Flush).await;
+            written.expect("write");
+        };
+        for n in 0..200 {
+            write(2 * n * 4096).await;
+        }
+        while data.writes.borrow().is_empty() {
+            rt.sleep(Duration::from_micros(100)).await;
+        }
+        write(3 << 20).await;
+        device.flush().await.expect("flush");
+        let generation = || superblock(&log.cut(Coin::Drop)).map(|newest| newest.generation);
+        let before = generation();
+        for _ in 0..100 {
+            device.read(0, BufMut::zeroed(4096)).await.expect("read");
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(
+            volume.status().destaged_bytes,
+            0,
+            "destaging is under way, and held up"
+        );
+        assert!(generation() > before);
+    });
 }
 
 /// Found by a hostile review: half a MiB, one flush, one small write and its flush; the power goes, and one block of the log has
