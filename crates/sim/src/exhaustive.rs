@@ -42,7 +42,7 @@ pub struct Failing<R> {
     pub op: Op,
     /// How many; none: all from the n-th on.
     pub requests: Option<u64>,
-    /// A flush that fails loses what it was for.
+    /// A flush that fails, or a write with FUA, loses what was not durable.
     pub forgetful: bool,
 }
 
@@ -68,7 +68,8 @@ pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
             }
             for requests in [Some(1), Some(5), None] {
                 for forgetful in [false, true] {
-                    if forgetful && op != Op::Flush {
+                    // A disk may carry out a write with FUA by a flush.
+                    if forgetful && !matches!(op, Op::Flush | Op::Write) {
                         continue;
                     }
                     cases.push(Case::Failing(Failing {

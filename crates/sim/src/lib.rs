@@ -12,8 +12,8 @@
 //! - A power cut comes at any request, also within a recovery, and within the next. Of writes not
 //!   flushed, finished or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
 //! - A read, write, flush or discard fails: now and then, for a while, or from some moment on. A write
-//!   that failed leaves any mixture of old and new blocks; a flush that failed may lose what it was
-//!   for.
+//!   that failed leaves any mixture of old and new blocks; a flush that failed, or a write with FUA,
+//!   may lose what was not durable.
 //! - By the clock, from milliseconds to hours or for good, a disk or a place on it fails what it is
 //!   asked, or takes long.
 //! - A disk has no space for pages not yet written, for a while or for good.

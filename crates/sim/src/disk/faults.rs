@@ -23,11 +23,10 @@ pub struct Faults {
     /// From this request on (counting all kinds) every one fails, or every one that changes
     /// something, for good or for a number of requests.
     pub outage: Option<Outage>,
-    /// A flush that fails loses what it should have made durable, as disks and kernels do.
+    /// A flush that fails, or a write with FUA, loses what was not durable, as disks and kernels do.
     pub forgetful: bool,
-    /// A write with FUA is carried out as a write and a flush. If it fails on a disk that is forgetful, the disk loses what
-    /// was not durable, works again, and reports the failure later.
-    pub fua_by_flush: bool,
+    /// A write with FUA that fails is reported later: the disk has lost what was not durable, and works again meanwhile.
+    pub fua_reported_late: bool,
     /// Flushes and FUA are acknowledged and nothing is done.
     pub lies: bool,
     /// The request at which bits change in something that is stored, and how many bytes they hit.

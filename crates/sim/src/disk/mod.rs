@@ -4,8 +4,8 @@
 //! write is seen by reads when it completes; it is durable after a flush issued later, or at once
 //! with FUA. A power cut at the n-th request of the world stops everything there: of each write not
 //! durable, finished or under way, every block is kept or dropped by a [`Coin`]. A write that fails
-//! leaves a mixture behind; a flush that fails may lose what it should have covered. What else may go
-//! wrong is said by [`Faults`].
+//! leaves a mixture behind; a flush that fails, or a write with FUA, may lose what was not durable. What else may
+//! go wrong is said by [`Faults`].
 
 mod faults;
 mod image;
@@ -52,6 +52,13 @@ pub struct Request {
     pub fua: bool,
 }
 
+impl Request {
+    /// True if the disk may carry it out by a flush: then what else was not durable may be lost when it fails.
+    pub fn is_flush(&self) -> bool {
+        self.op == Op::Flush || self.fua
+    }
+}
+
 /// Sees what a disk is asked and how it ends.
 pub trait Observer {
     /// A request was issued.
@@ -86,7 +93,7 @@ pub struct Disk {
     pub hold: RefCell<Option<Hold>>,
     /// What else it does wrong.
     pub faults: RefCell<Faults>,
-    /// A flush that fails loses what was not durable (as disks and kernels do).
+    /// A flush that fails, or a write with FUA, loses what was not durable (as disks and kernels do).
     pub forgetful: Cell<bool>,
     /// Flushes that completed.
     pub flushes: Cell<u64>,
@@ -215,9 +222,12 @@ impl Disk {
         self.take_time(&request).await;
         if let Err(error) = self.verdict(&request) {
             self.leave_mixture(id);
-            if request.fua && self.faults.borrow().fua_by_flush && self.is_forgetful() {
-                self.lose_unflushed();
-                self.take_time(&request).await;
+            // The disk may have carried the write out by a flush, which failed.
+            if request.fua {
+                self.flush_failed();
+                if self.faults.borrow().fua_reported_late {
+                    self.take_time(&request).await;
+                }
             }
             return self.ended(&request, Err(error));
         }
@@ -277,9 +287,7 @@ impl Disk {
         self.take_time(&request).await;
         self.flushing.set(self.flushing.get() - 1);
         if let Err(error) = self.verdict(&request) {
-            if self.is_forgetful() {
-                self.lose_unflushed();
-            }
+            self.flush_failed();
             return self.ended(&request, Err(error));
         }
         self.flushes.set(self.flushes.get() + 1);
@@ -298,8 +306,11 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
-    fn is_forgetful(&self) -> bool {
-        self.forgetful.get() || self.faults.borrow().forgetful
+    /// Forgets what a failed flush loses, if this disk does.
+    fn flush_failed(&self) {
+        if self.forgetful.get() || self.faults.borrow().forgetful {
+            self.lose_unflushed();
+        }
     }
 
     /// What a flush that failed may do.

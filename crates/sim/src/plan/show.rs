@@ -103,8 +103,8 @@ fn wrong(faults: &Faults) -> Vec<String> {
             .forgetful
             .then(|| "a failed flush loses what it was for".into()),
     );
-    let by_flush = faults.fua_by_flush;
-    all.extend(by_flush.then(|| "it carries out FUA by a flush, and reports failures late".into()));
+    let late = faults.fua_reported_late;
+    all.extend(late.then(|| "it reports failed writes with FUA late".into()));
     all.extend(faults.lies.then(|| "it lies about flushes".into()));
     all.extend(faults.rot.map(|rot| format!("{rot:?}")));
     let decayed = &faults.decayed;

@@ -4,8 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use forebay_device::Op;
-
 use super::memory::Memory;
 use super::{Limits, Moment, Outcome, Tally};
 use crate::disk::{Observer, Power, Request, Running};
@@ -58,7 +56,7 @@ pub(crate) struct Ctx<S: Subject> {
     /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
     /// has been attached again, and what was read then stays.
     pub(crate) left: RefCell<Option<Seen>>,
-    /// A flush failed since the lanes began: a disk may have lost what was in its cache.
+    /// A flush or a write with FUA failed since the lanes began: a disk may have lost what was in its cache.
     flush_failed: Cell<bool>,
     /// What the users of this life asked and was done.
     pub(crate) asked: Cell<Asked>,
@@ -248,7 +246,7 @@ impl<S: Subject> Observer for Watching<S> {
             let how = if failed { "FAILED" } else { "done" };
             format!("    {role} #{}: {} {how}", request.id, request.op)
         });
-        if failed && request.op == Op::Flush {
+        if failed && request.is_flush() {
             ctx.flush_failed.set(true);
         }
         let (mut known, attached) = (ctx.known.get(), ctx.attached.get());

@@ -204,7 +204,7 @@ impl Subject for Cache {
     ) {
         match role {
             Role::Log if failed && attached && request.op != Op::Read => known.log_failed = true,
-            Role::Data if failed && request.op == Op::Flush => {
+            Role::Data if failed && request.is_flush() => {
                 let only_copy = self.bypass.is_some() || known.log_failed;
                 known.home_lost |= only_copy;
             }

@@ -93,7 +93,7 @@ fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
         conditions.faults = Faults {
             seed: mix(plan.seed, 100 + n),
             forgetful: true,
-            fua_by_flush: true,
+            fua_reported_late: true,
             ..Faults::default()
         };
         match rng.one_in(4) {

@@ -1,0 +1,45 @@
+//! What a failed request takes with it from a disk's volatile cache.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_rng::Rng;
+use forebay_rt::{Executor, VirtualTime};
+use forebay_sim::disk::{Disk, Image, Power};
+
+const BLOCK: u64 = 512;
+
+/// Runs `each` with two disks that forget.
+fn with_disks<F: Future<Output = ()> + 'static>(each: impl FnOnce([Rc<Disk>; 2]) -> F) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let (rt, power, rng) = (executor.rt(), Power::new(None), Rc::new(Rng::new(1)));
+    let disks = [0, 1].map(|_| {
+        let disk = Disk::new(&rt, &power, &rng, Image::new(1 << 20), BLOCK as u32);
+        disk.forgetful.set(true);
+        disk
+    });
+    executor.block_on(each(disks));
+}
+
+async fn write(disk: &Disk, at: u64, durability: Durability) -> bool {
+    let ones = BufMut::copy_of(&[1; BLOCK as usize]).freeze();
+    disk.write(at, ones, durability).await.is_ok()
+}
+
+fn holds(disk: &Disk, at: u64) -> bool {
+    disk.now()[at as usize..(at + BLOCK) as usize] == [1; BLOCK as usize]
+}
+
+#[test]
+fn a_failed_durable_write_loses_what_was_not_durable() {
+    with_disks(|[disk, _]| async move {
+        assert!(write(&disk, 0, Durability::Flush).await);
+        disk.flush().await.expect("flushes");
+        assert!(write(&disk, BLOCK, Durability::Flush).await);
+        disk.fail(|op, range| op == Op::Write && range.start == 2 * BLOCK);
+        assert!(!write(&disk, 2 * BLOCK, Durability::Flush).await);
+        assert!(holds(&disk, BLOCK), "no flush failed");
+        assert!(!write(&disk, 2 * BLOCK, Durability::Fua).await);
+        assert!(holds(&disk, 0) && !holds(&disk, BLOCK));
+    });
+}
