@@ -330,6 +330,10 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         let failures = self.flush_failures();
         let flushed = self.device.flush().await;
         flushed.map_err(|error| self.flush_failed(&error.to_string()))?;
+        // The failure may be that of a durable write past this log, of a superblock: as below.
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
         if failures != self.flush_failures() {
             // A durable write failed beside it, which the device may have carried out by a flush: what that forgot, this one
             // did not make durable.

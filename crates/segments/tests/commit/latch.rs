@@ -45,6 +45,22 @@ fn a_failed_flush_latches_and_a_later_success_mends_nothing() {
     });
 }
 
+/// A superblock is written past the commit, with FUA, and fails while the device flushes: the device may have carried it
+/// out by a flush, and forgotten the records.
+#[test]
+fn a_flush_that_succeeds_beside_a_latched_failure_makes_nothing_durable() {
+    run(OnFailure::Latch, async |rig| {
+        let first = rig.append_closed(100);
+        rig.commit.hand_over(first).await.expect("works");
+        let flush = rig.spawn_flush(async |rig| rig.commit.flush_device().await);
+        rig.rt.sleep(Duration::from_micros(300)).await;
+        let failure = rig.commit.fail("the superblock was not written");
+        assert_eq!(rig.disk.flushes.get(), 1, "the device flushes");
+        assert_eq!(flush.await, Err(failure));
+        assert_eq!(rig.stable().0, 0);
+    });
+}
+
 #[test]
 fn waits_end_when_the_workers_are_dropped_and_so_do_all_tasks() {
     run(OnFailure::Latch, async |rig| {
