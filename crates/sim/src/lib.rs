@@ -13,7 +13,7 @@
 //!   flushed, finished or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
 //! - A read, write, flush or discard fails: now and then, for a while, or from some moment on. A write
 //!   that failed leaves any mixture of old and new blocks; a flush that failed, or a write with FUA,
-//!   may lose what was not durable.
+//!   may lose what was not durable, of all disks with the same cache.
 //! - By the clock, from milliseconds to hours or for good, a disk or a place on it fails what it is
 //!   asked, or takes long.
 //! - A disk has no space for pages not yet written, for a while or for good.

@@ -43,3 +43,17 @@ fn a_failed_durable_write_loses_what_was_not_durable() {
         assert!(holds(&disk, 0) && !holds(&disk, BLOCK));
     });
 }
+
+#[test]
+fn a_failed_flush_loses_what_was_not_durable_of_all_disks_with_the_same_cache() {
+    with_disks(|[one, other]| async move {
+        Disk::share_cache(&[&one, &other]);
+        for disk in [&one, &other] {
+            assert!(write(disk, 0, Durability::Flush).await);
+        }
+        one.fail(|op, _| op == Op::Flush);
+        one.flush().await.expect_err("fails");
+        assert!(!holds(&one, 0) && !holds(&other, 0));
+        other.flush().await.expect("makes durable what is left");
+    });
+}

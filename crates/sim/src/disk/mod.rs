@@ -16,7 +16,7 @@ mod wrong;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
@@ -95,6 +95,8 @@ pub struct Disk {
     pub faults: RefCell<Faults>,
     /// A flush that fails, or a write with FUA, loses what was not durable (as disks and kernels do).
     pub forgetful: Cell<bool>,
+    /// Disks that have their volatile cache in common with this one: a failed flush loses what was not durable of all.
+    one_cache: RefCell<Vec<Weak<Disk>>>,
     /// Flushes that completed.
     pub flushes: Cell<u64>,
     /// Flushes under way.
@@ -144,6 +146,7 @@ impl Disk {
             hold: RefCell::new(None),
             faults: RefCell::default(),
             forgetful: Cell::new(false),
+            one_cache: RefCell::default(),
             flushes: Cell::new(0),
             flushing: Cell::new(0),
             writes: RefCell::default(),
@@ -306,10 +309,23 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
+    /// Makes disks have one volatile cache, as parts of one disk do.
+    pub fn share_cache(disks: &[&Rc<Disk>]) {
+        for disk in disks {
+            let others = disks.iter().filter(|other| !Rc::ptr_eq(other, disk));
+            let others = others.map(|other| Rc::downgrade(other)).collect();
+            disk.one_cache.replace(others);
+        }
+    }
+
     /// Forgets what a failed flush loses, if this disk does.
     fn flush_failed(&self) {
-        if self.forgetful.get() || self.faults.borrow().forgetful {
-            self.lose_unflushed();
+        if !self.forgetful.get() && !self.faults.borrow().forgetful {
+            return;
+        }
+        self.lose_unflushed();
+        for other in self.one_cache.borrow().iter().filter_map(Weak::upgrade) {
+            other.lose_unflushed();
         }
     }
 

@@ -7,6 +7,7 @@
 //! - By the clock, from milliseconds to hours or for good: either device, or both as parts of one
 //!   disk, fails what it is asked; so do places at home that are written, places of the log that are
 //!   read, and the log's superblocks, in part or whole, once the log has failed.
+//! - Both devices are parts of one disk: a failed flush of either loses the unflushed writes of both.
 //! - The data device has no space for pages not yet written, for a while or for good.
 //! - The log device, the data device or both have smaller blocks than before.
 //! - The log device was something else before, and its segments still hold that.

@@ -71,6 +71,7 @@ fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
         map_memory: None,
         gaps: gaps(seed),
         flood,
+        one_disk: false,
     }
 }
 

@@ -81,6 +81,8 @@ pub struct Cache {
     pub gaps: Option<u64>,
     /// Much is written at once, so that the log is full and wraps.
     pub flood: bool,
+    /// Both devices are parts of one disk: a failed flush of either may lose the unflushed writes of both.
+    pub one_disk: bool,
 }
 
 impl Cache {
@@ -96,6 +98,7 @@ impl Cache {
             map_memory: None,
             gaps: None,
             flood: false,
+            one_disk: false,
         }
     }
 }
@@ -129,6 +132,9 @@ impl Settings for Cache {
         if self.gaps.is_some() {
             write!(f, ", gaps in the log")?;
         }
+        if self.one_disk {
+            write!(f, ", both devices on one disk")?;
+        }
         Ok(())
     }
 
@@ -148,6 +154,7 @@ impl Settings for Cache {
             |cache| cache.bypass = None,
             |cache| cache.map_memory = None,
             |cache| cache.gaps = None,
+            |cache| cache.one_disk = false,
             |cache| cache.used_log = false,
             |cache| cache.grown = false,
             |cache| cache.acknowledge = Acknowledge::Flush,

@@ -83,7 +83,8 @@ impl Subject for Cache {
                 ..AttachOptions::default()
             },
         };
-        Box::pin(attaching(machine, options, None))
+        let one_disk = self.one_disk && matches!(why, Attach::Serve);
+        Box::pin(attaching(machine, one_disk, options, None))
     }
 
     fn close(volume: &Volume) -> IoFuture<'_, ()> {
@@ -147,7 +148,9 @@ impl Subject for Cache {
             &life.disks[Role::Data].faults,
         );
         let soon_over = data.end().is_some_and(|end| end < liveness::PATIENCE / 3);
-        let steady = plan.clock_leaps.is_none() && data.slow.is_none();
+        // A disk that fails a flush of the data device may forget what is in the log.
+        let alone = !plan.volume.one_disk;
+        let steady = plan.clock_leaps.is_none() && data.slow.is_none() && alone;
         soon_over && steady && plan.volume.bypass.is_none() && log.refuse_nothing()
     }
 
@@ -189,7 +192,10 @@ impl Subject for Cache {
 
     fn watcher(&self, role: Role, disks: &Each<Role, Rc<Disk>>) -> Box<dyn Watcher> {
         match role {
-            Role::Log => Box::new(Log::new(&disks[Role::Data], !self.is_dishonest())),
+            Role::Log => {
+                let data = &disks[Role::Data];
+                Box::new(Log::new(data, !self.is_dishonest(), self.one_disk))
+            }
             Role::Data => Box::new(Home::default()),
         }
     }
@@ -202,14 +208,14 @@ impl Subject for Cache {
         request: &Request,
         failed: bool,
     ) {
-        match role {
-            Role::Log if failed && attached && request.op != Op::Read => known.log_failed = true,
-            Role::Data if failed && request.is_flush() => {
-                let only_copy = self.bypass.is_some() || known.log_failed;
-                known.home_lost |= only_copy;
-            }
-            _ => {}
+        if !failed {
+            return;
         }
+        let flush_of = |which| request.is_flush() && (role == which || self.one_disk);
+        let has_only_copy = self.bypass.is_some() || known.log_failed;
+        known.home_lost |= flush_of(Role::Data) && has_only_copy;
+        let of_log = role == Role::Log && request.op != Op::Read;
+        known.log_failed |= attached && (of_log || flush_of(Role::Log));
     }
 
     fn waited(plan: &Plan, life: &Life, took: Duration, ahead: u64) -> Result<(), Violation> {

@@ -125,7 +125,7 @@ impl World {
         &self,
         options: AttachOptions,
     ) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
-        attaching(&self.machine, options, self.witness.borrow().clone())
+        attaching(&self.machine, false, options, self.witness.borrow().clone())
     }
 
     /// As [`Machine::cut`], in plain bytes.

@@ -7,10 +7,10 @@ use forebay_dcd::{
     AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Payload, Volume,
     VolumeId, Witness,
 };
-use forebay_device::Device;
+use forebay_device::{Device, OneDisk};
 use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_rt::VirtualTime;
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{Coin, Disk, Image};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
 use forebay_sim::stamp::{BEFORE, stamp};
@@ -143,15 +143,27 @@ pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Med
     })
 }
 
+/// The two disks as devices, perhaps as parts of one disk.
+fn devices(disks: [Rc<Disk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
+    if one_disk {
+        Disk::share_cache(&disks.each_ref());
+        let parts = OneDisk::over(disks.map(|disk| disk as Rc<dyn Device>));
+        return parts.map(|part| part as Rc<dyn Device>);
+    }
+    disks.map(|disk| disk as Rc<dyn Device>)
+}
+
 /// Attaching the cache on a machine, to be awaited: what every world, in service and when it is looked
 /// at, is attached with beside the two disks is added here.
 pub fn attaching(
     machine: &Machine<Role>,
+    one_disk: bool,
     options: AttachOptions,
     witness: Option<Rc<dyn Witness>>,
 ) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
     let rt = machine.rt.clone();
     let [log, data] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
     let identity = identity(data.geometry().len);
+    let [log, data] = devices([log, data], one_disk);
     Volume::attach_witnessed(rt, log, data, identity, options, witness)
 }

@@ -28,15 +28,19 @@ pub(super) struct Log {
     abandoned: abandoned::Abandoned,
     copies: copies::Copies,
     segments: Option<segments::Segments>,
+    /// The data device, if the log is on the same disk.
+    beside: Option<Rc<Disk>>,
 }
 
 impl Log {
-    /// A watcher for a life with this data device; `honest` if the disks keep what they say they keep.
-    pub(super) fn new(data: &Rc<Disk>, honest: bool) -> Log {
+    /// A watcher for a life with this data device, which may be on the log's disk; `honest` if the disks keep what they
+    /// say they keep.
+    pub(super) fn new(data: &Rc<Disk>, honest: bool, one_disk: bool) -> Log {
         Log {
             abandoned: abandoned::Abandoned::default(),
             copies: copies::Copies::default(),
             segments: honest.then(|| segments::Segments::new(data)),
+            beside: one_disk.then(|| Rc::clone(data)),
         }
     }
 }
@@ -44,6 +48,11 @@ impl Log {
 impl Watcher for Log {
     fn issued(&self, _lanes: &Lanes, request: &Request) -> Result<(), Violation> {
         self.abandoned.issued(request)?;
+        // The log may have failed by that, and nothing here tells.
+        let beside = self.beside.as_ref();
+        if beside.is_some_and(|data| data.injected() > 0) {
+            return Ok(());
+        }
         self.copies.issued(request)?;
         let segments = self.segments.as_ref();
         segments.map_or(Ok(()), |segments| segments.issued(request))

@@ -73,6 +73,7 @@ pub(super) fn add(plan: &mut Plan) {
         little_memory(&rng, plan);
     }
     given_up(plan);
+    one_disk(plan);
 }
 
 /// What the world's kind has that lasts, in each life.
@@ -117,6 +118,24 @@ fn given_up(plan: &mut Plan) {
         if life.gives_up_at.is_some() && kind == Kind::LogReadsFail {
             take_time(&rng, life);
         }
+    }
+}
+
+/// Both devices are parts of one disk, on which writes may go past the log as well. Chosen apart, as all of this is.
+fn one_disk(plan: &mut Plan) {
+    let rng = Rng::new(mix(plan.seed, 0x0d15_c0e5));
+    plan.volume.one_disk = is_about_failures(plan.volume.kind) && rng.one_in(3);
+    let is_plain = plan.volume.bypass.is_none() && !plan.lives.iter().any(|life| life.killed);
+    if plan.volume.one_disk && is_plain && rng.coin() {
+        past_the_log(&rng, plan);
+    }
+    if !plan.volume.one_disk || rng.coin() {
+        return;
+    }
+    for life in &mut plan.lives {
+        let role = rng.pick(&[Role::Log, Role::Data, Role::Data]);
+        let faults = &mut life.disks[role].faults;
+        (faults.flushes_fail, faults.forgetful) = (1 + rng.below(12), true);
     }
 }
 
@@ -406,6 +425,9 @@ mod tests {
         assert!(some(|plan, life| life.disks[Role::Log].block != plan.block));
         assert!(some(|plan, life| life.disks[Role::Data].block != plan.block));
         assert!(some(|plan, _| plan.volume.map_memory.is_some()));
+        assert!(some(
+            |plan, _| plan.volume.one_disk && plan.volume.bypass.is_some()
+        ));
         assert!(some(|_, life| life.gives_up_at.is_some()));
         assert!(some(
             |plan, life| plan.volume.kind != Kind::Calm && life.well_again() > Some(hour)
