@@ -137,12 +137,19 @@ impl Log {
         superblock.generation
     }
 
-    /// Writes one copy, durably; until that has succeeded, what stands there is in doubt.
+    /// Writes one copy, durably; until that has succeeded, what stands there is in doubt. A log that has failed is only
+    /// abandoned: no flush of it is believed any more, and none has to be kept apart from this write.
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
-        let written = self.inner.commit.write_durably(PLACES[copy], bytes);
-        written.await?;
+        let commit = &self.inner.commit;
+        match next.abandoned {
+            true => {
+                let device = commit.device();
+                device.write(PLACES[copy], bytes, Durability::Fua).await?;
+            }
+            false => commit.write_durably(PLACES[copy], bytes).await?,
+        }
         self.inner.copies.set_whole(copy, true);
         Ok(())
     }

@@ -302,14 +302,16 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
     /// that began behind and ended before the report would be believed.
     ///
     /// # Errors
-    /// The device's. It counts as a failed flush: see [`Commit::flush_failed`]. If the workers were dropped during the wait,
-    /// nothing is written: the device may have another user by now.
+    /// The device's. It counts as a failed flush: see [`Commit::flush_failed`]. If the log has failed, or the workers were
+    /// dropped during the wait, nothing is written: what was to be written may be wrong now, and the device may have
+    /// another user.
     pub async fn write_durably(self: &Rc<Self>, at: u64, buf: Buf) -> Result<(), DeviceError> {
         let stopped = self.stopped.get();
         let _turn = self.flushing.lock().await;
-        if self.stopped.get() != stopped {
-            let cause = WaitError::Stopped.to_string().into();
-            let op = Op::Write;
+        let stopped = (self.stopped.get() != stopped).then(|| WaitError::Stopped.to_string());
+        let failed = || self.failure().map(|failure| failure.to_string());
+        if let Some(cause) = stopped.or_else(failed) {
+            let (op, cause) = (Op::Write, cause.into());
             return Err(DeviceError::Failed { op, cause });
         }
         let written = self.device.write(at, buf, Durability::Fua).await;

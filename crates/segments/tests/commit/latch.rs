@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay_device::BufMut;
 use forebay_segments::{OnFailure, WaitError};
 
 use crate::rig::{HOUR, run};
@@ -58,6 +59,27 @@ fn a_flush_that_succeeds_beside_a_latched_failure_makes_nothing_durable() {
         assert_eq!(rig.disk.flushes.get(), 1, "the device flushes");
         assert_eq!(flush.await, Err(failure));
         assert_eq!(rig.stable().0, 0);
+    });
+}
+
+/// Found by the simulator (cache, seed 4200005147): a superblock that waited for a flush was written after the log had failed
+/// with that flush, as if it had not.
+#[test]
+fn a_superblock_that_waits_for_a_flush_is_not_written_once_the_log_has_failed() {
+    run(OnFailure::Latch, async |rig| {
+        let first = rig.append_closed(100);
+        rig.commit.hand_over(first).await.expect("works");
+        rig.disk.fails_flushes.set(true);
+        let flush = rig.spawn_flush(async |rig| rig.commit.flush_device().await);
+        rig.rt.sleep(Duration::from_micros(300)).await;
+        assert_eq!(rig.disk.flushes.get(), 1, "the device flushes");
+        let writes = rig.disk.writes.get();
+        let superblock = BufMut::zeroed(4096).freeze();
+        let written = rig.commit.write_durably(0, superblock).await;
+        let failure = flush.await.expect_err("the flush fails");
+        let error = written.expect_err("the log has failed");
+        assert!(error.to_string().contains(&failure.to_string()), "{error}");
+        assert_eq!(rig.disk.writes.get(), writes, "nothing was written");
     });
 }
 
