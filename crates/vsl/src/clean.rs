@@ -120,8 +120,8 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
                 inner.cleaner_fault.replace(None);
             }
             Ok(Cleaned::Nothing) => {
-                if urgency == Urgency::Urgent && inner.checkpoint_helps() {
-                    inner.ask_for_checkpoint();
+                if urgency == Urgency::Urgent {
+                    inner.make_way(Claim::Cleaner);
                 }
                 inner.until(progress, retry.at).await;
             }

@@ -11,6 +11,7 @@ use crate::pacing::window;
 use crate::room::Room;
 use crate::space::Inner;
 use crate::streams::Streams;
+use crate::table::SegmentTable;
 
 /// The most bytes of segments that are cleaned together.
 const WINDOW_BYTES: u64 = 32 << 20;
@@ -43,6 +44,9 @@ impl Inner {
             false => usize::from(streams.counts.moved),
         };
         let budget = budget(&streams, &room, moved);
+        if one_stream {
+            prefer_old(&streams.table, &mut victims);
+        }
         // Data does not hide the segments of nodes.
         if budget == 0 {
             victims = streams.table.choose_of_nodes(worth_of_nodes(&streams));
@@ -140,6 +144,17 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
         chosen,
         in_memory: in_memory && !passed_over,
     }
+}
+
+/// Puts segments first that can be used again without a checkpoint. A segment that was written since the newest checkpoint
+/// is cleaned before them only if it gains twice as much: where few segments are spare, those that wait for a checkpoint soon
+/// are all of them, and each checkpoint takes segments as well.
+fn prefer_old(table: &SegmentTable, victims: &mut [Victim]) {
+    let rank = |victim: &Victim| match table.needs_checkpoint(Slot(victim.segment)) {
+        true => victim.gain / 2,
+        false => victim.gain,
+    };
+    victims.sort_by_key(|victim| std::cmp::Reverse(rank(victim)));
 }
 
 /// Segments that are worth cleaning, best first.

@@ -48,6 +48,11 @@ impl SegmentTable {
         self.victims.histogram()
     }
 
+    /// Returns true if a segment can be used again only after a checkpoint, once it is empty.
+    pub(crate) fn needs_checkpoint(&self, slot: Slot) -> bool {
+        !self.frontier.is_past(self.get(slot).seq)
+    }
+
     /// The cleaner begins with a segment. False if something else is being done to it.
     pub(crate) fn begin_cleaning(&mut self, slot: Slot) -> bool {
         let may = self.state(slot) == SegmentState::Closed;
