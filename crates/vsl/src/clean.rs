@@ -175,6 +175,12 @@ impl Inner {
         Room::of(&streams, &map).checkpoint_helps(&streams.table)
     }
 
+    /// True if a checkpoint makes more segments free than it takes, or lets the cleaner go on.
+    pub(crate) fn checkpoint_makes_room(&self) -> bool {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        Room::of(&streams, &map).checkpoint_makes_room(&streams.table)
+    }
+
     /// Waits after a segment could not be read, if several in a row could not.
     async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
         if retry.failures == 0 {

@@ -387,6 +387,12 @@ impl Room {
             || self.changed >= CHANGED_MIN / 2
     }
 
+    /// True if a checkpoint makes more segments free than it takes, or lowers the floor that the cleaner stands at.
+    pub(crate) fn checkpoint_makes_room(&self, table: &SegmentTable) -> bool {
+        let stands = table.queued() <= self.floor(Claim::Cleaner) && self.checkpoint_helps(table);
+        stands || self.gained_by_checkpoint(table) > self.checkpoint
+    }
+
     /// Whether a checkpoint should be made though no batch waits for one: with so many entries behind the newest, and
     /// recovery to apply at most `entries_max`; `written` is what was written since, in bytes.
     pub(crate) fn wants_checkpoint(

@@ -23,8 +23,11 @@ use forebay_extents::Map;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent, Replaced};
 
-/// A batch that waited so long for segments without any progress has a checkpoint made, whatever else may make room.
+/// A batch that waited so long for segments without any progress asks for a checkpoint if that makes room.
 const LONG_WAIT: Duration = Duration::from_secs(1);
+/// After so many of these, it asks for a checkpoint even if that seems to make no room.
+const LONGER_WAIT: u32 = 8;
+
 impl Space {
     /// Does a batch: all of it, in order, or nothing. Says by how many sectors more are mapped than before. (Large trims are
     /// not counted at once.)
@@ -137,6 +140,7 @@ impl Inner {
         let since = self.rt.now();
         let _queued = Queued::new(self, asking.batch);
         let _turn = self.admission.lock().await;
+        let mut long_waits = 0;
         loop {
             let progress = self.commit.progress();
             let grant = match self.asks(asking, Wanted::default())? {
@@ -146,7 +150,9 @@ impl Inner {
                     let short = matches!(lack, Lack::Segments { .. });
                     let _pressing = short.then(|| Pressing::new(self));
                     let waited = self.rt.timeout(LONG_WAIT, progress).await;
-                    if waited.is_err() && self.checkpoint_helps() {
+                    long_waits += u32::from(waited.is_err());
+                    let longer = long_waits % LONGER_WAIT == 0 && self.checkpoint_helps();
+                    if waited.is_err() && (longer || self.checkpoint_makes_room()) {
                         self.ask_for_checkpoint();
                     }
                     self.give_up_on_fault(since)?;
