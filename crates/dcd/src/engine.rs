@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, Geometry, Op, Result};
+use forebay_device::{Device, DeviceError, DurableRequests, Geometry, Op, Result};
 use forebay_log::{Log, PORTION_BYTES, RangeKind};
 use forebay_rt::{Event, Instant, Lock, Portions, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) past_log: RefCell<PastLog>,
     /// Held while the data device flushes.
     pub(crate) flushing: Rc<Lock>,
+    /// Flushes of the data device, and its writes with FUA.
+    pub(crate) durable: DurableRequests,
     /// Held while the volume takes the length of its data device.
     pub(crate) resizing: Rc<Lock>,
     /// What the devices fail to do.
@@ -166,6 +168,7 @@ impl Engine {
             speed: RefCell::new(Speed::new()),
             past_log: RefCell::default(),
             flushing: Rc::default(),
+            durable: DurableRequests::default(),
             resizing: Rc::default(),
             faults: RefCell::default(),
             refused: RefCell::default(),

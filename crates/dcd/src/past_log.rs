@@ -9,7 +9,8 @@ impl Engine {
     /// last flush may be gone, and there is no copy of it.
     ///
     /// Flushes do not overlap: of one that succeeded beside one that failed nobody knows what it made durable, since
-    /// the device may have forgotten what both were for. Those that wait meanwhile share the next.
+    /// the device may have forgotten what both were for. Those that wait meanwhile share the next. A flush that succeeds
+    /// beside a write with FUA that fails is not believed either.
     ///
     /// # Errors
     /// The device's.
@@ -20,8 +21,14 @@ impl Engine {
             return Ok(());
         }
         let covered = self.past_log.borrow_mut().begin_flush();
-        let flushed = self.data.flush().await;
+        let failures = self.past_log.borrow().flushes_failed();
+        let flushed = self.flush_of_data().await;
         let mut past_log = self.past_log.borrow_mut();
+        if flushed.is_ok() && past_log.flushes_failed() != failures {
+            let cause = "a write with FUA failed beside the flush".into();
+            let op = Op::Flush;
+            return Err(DeviceError::Failed { op, cause });
+        }
         match &flushed {
             Ok(()) => past_log.flushed(covered),
             Err(error) if past_log.flush_failed(error) => {
@@ -30,6 +37,34 @@ impl Engine {
             Err(_) => {}
         }
         flushed
+    }
+
+    /// Flushes the data device. Whether a durable request beside the flush failed is known when this returns.
+    async fn flush_of_data(&self) -> Result<()> {
+        let request = self.durable.begin();
+        self.data.flush().await?;
+        drop(request);
+        self.durable.end_of_others().await;
+        Ok(())
+    }
+
+    /// Writes to the data device. Whether a durable request beside a write with FUA failed is known when this returns.
+    async fn write_to_data(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
+        if durability == Durability::Flush {
+            return self.data.write(at, buf, durability).await;
+        }
+        let request = self.durable.begin();
+        let written = self.data.write(at, buf, durability).await;
+        // A device may carry such a write out by a flush, and it is unknown which of the two failed.
+        if let Err(error) = &written
+            && self.past_log.borrow_mut().flush_failed(error)
+        {
+            tracing::error!(%error, "data that went past the log may be lost");
+        }
+        drop(request);
+        written?;
+        self.durable.end_of_others().await;
+        Ok(())
     }
 
     /// Makes durable what was written home since so many flushes had failed.
@@ -61,15 +96,7 @@ impl Engine {
     ) -> Result<()> {
         loop {
             let lost = self.past_log.borrow().flushes_failed();
-            let written = self.data.write(at, buf.clone(), durability).await;
-            // A device may carry such a write out by a flush, and it is unknown which of the two failed.
-            if let Err(error) = &written
-                && durability == Durability::Fua
-                && self.past_log.borrow_mut().flush_failed(error)
-            {
-                tracing::error!(%error, "data that went past the log may be lost");
-            }
-            written?;
+            self.write_to_data(at, buf.clone(), durability).await?;
             if self.past_log.borrow().flushes_failed() == lost {
                 if durability == Durability::Flush {
                     self.past_log.borrow_mut().note();

@@ -23,6 +23,7 @@ mod ram;
 mod slice;
 mod stamps;
 mod tap;
+mod under_way;
 mod zeroes;
 
 pub use block::ALIGN;
@@ -37,4 +38,5 @@ pub use ram::RamDevice;
 pub use slice::Slice;
 pub use stamps::{StampStore, StampUsage};
 pub use tap::{Asked, Hooks, Tap};
+pub use under_way::{DurableRequest, DurableRequests};
 pub use zeroes::is_zero;

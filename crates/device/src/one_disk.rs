@@ -12,6 +12,8 @@
 //! - A failed write with FUA counts as a failed flush: a device may carry such a write out by a flush, and it is
 //!   unknown which of the two failed.
 //! - Flushes do not overlap.
+//! - A flush or a write with FUA succeeds only when all that were under way at its end have ended: a disk may report late
+//!   that it failed one of them.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -20,7 +22,10 @@ use std::sync::Arc;
 
 use forebay_rt::Lock;
 
-use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room};
+use crate::{
+    Buf, BufMut, Device, DeviceError, Durability, DurableRequests, Geometry, IoFuture, Op, Result,
+    Room,
+};
 
 /// A device on a disk that other devices share.
 pub struct OneDisk {
@@ -34,6 +39,8 @@ pub struct OneDisk {
 struct Shared {
     /// Held while the disk flushes.
     flushing: Rc<Lock>,
+    /// Flushes and writes with FUA of all devices.
+    durable: DurableRequests,
     /// Cause of the newest failed flush.
     cause: RefCell<Arc<str>>,
     parts: Vec<PartState>,
@@ -59,6 +66,7 @@ impl OneDisk {
     pub fn over<const N: usize>(devices: [Rc<dyn Device>; N]) -> [Rc<OneDisk>; N] {
         let shared = Rc::new(Shared {
             flushing: Rc::default(),
+            durable: DurableRequests::default(),
             cause: RefCell::new("".into()),
             parts: (0..N).map(|_| PartState::default()).collect(),
         });
@@ -111,11 +119,14 @@ impl OneDisk {
 
     async fn write_durably(&self, at: u64, buf: Buf) -> Result<()> {
         let failures = self.own().failures.get();
+        let request = self.shared.durable.begin();
         let written = self.below.write(at, buf, Durability::Fua).await;
         if let Err(error) = &written {
             self.flush_failed(error);
             return written;
         }
+        drop(request);
+        self.shared.durable.end_of_others().await;
         if self.own().failures.get() == failures {
             return Ok(());
         }
@@ -128,11 +139,14 @@ impl OneDisk {
         let _turn = self.shared.flushing.lock().await;
         self.report_lost()?;
         let covered = self.own().completed.get();
+        let request = self.shared.durable.begin();
         let flushed = self.below.flush().await;
         if let Err(error) = &flushed {
             self.flush_failed(error);
             return flushed;
         }
+        drop(request);
+        self.shared.durable.end_of_others().await;
         self.report_lost()?;
         self.own().durable.set(covered);
         Ok(())

@@ -196,6 +196,24 @@ fn a_flush_succeeds_beside_no_failed_durable_write() {
     });
 }
 
+/// A disk may forget its cache at once, and report the failure late.
+#[test]
+fn a_flush_waits_for_durable_writes_beside_it_that_may_have_failed() {
+    run(|rig| async move {
+        rig.write(1, Durability::Flush).await.expect("writes");
+        rig.below[0].fails_writes.set(true);
+        rig.below[0].takes.set(10 * TICK);
+        let write = rig.write(0, Durability::Fua);
+        rig.rt.sleep(TICK).await;
+        let beside = [rig.write(1, Durability::Fua), rig.flush(1)];
+        for request in beside {
+            request.await.expect_err("the disk may have forgotten it");
+        }
+        write.await.expect_err("fails");
+        assert_eq!(rig.below[1].flushes.get(), 1);
+    });
+}
+
 #[test]
 fn flushes_do_not_overlap() {
     run(|rig| async move {

@@ -20,8 +20,9 @@ const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
 
 /// A disk that has no FUA of its own, as most have not: the system flushes after the write. When that flush fails,
-/// the write fails; and what else was for that flush is gone.
+/// the write fails, a millisecond later; and what else was for that flush is gone at once.
 struct ByFlush {
+    rt: Rt,
     disk: Rc<Disk>,
     /// A flush that is a part of a FUA write is under way.
     for_fua: Rc<Cell<bool>>,
@@ -43,6 +44,9 @@ impl Device for ByFlush {
                 self.for_fua.set(true);
                 let flushed = self.disk.flush().await;
                 self.for_fua.set(false);
+                if flushed.is_err() {
+                    self.rt.sleep(Duration::from_millis(1)).await;
+                }
                 flushed?;
             }
             Ok(())
@@ -73,6 +77,7 @@ fn with_fua_by_flush<F: Future<Output = ()> + 'static>(
     world.run(async move {
         let for_fua: Rc<Cell<bool>> = Rc::default();
         let home = ByFlush {
+            rt: rt.clone(),
             disk: Rc::clone(&data),
             for_fua: Rc::clone(&for_fua),
         };
@@ -106,6 +111,24 @@ fn a_fua_write_past_the_log_that_fails_may_lose_what_else_went_past_it() {
         let flushed = volume.flush().await;
         let there = holds(&data.after_cut(Coin::Drop), 1, 128 * LINE, 16 * LINE);
         assert!(flushed.is_err() || there, "flushed, and gone");
+    });
+}
+
+#[test]
+fn a_flush_is_not_believed_beside_a_fua_write_that_has_failed_and_reports_it_later() {
+    let options = AttachOptions {
+        bypass: Some(ByteLen::kib(64)),
+        ..AttachOptions::default()
+    };
+    with_fua_by_flush(options, |volume, rt, _, data| async move {
+        write(&volume, 1, 128 * LINE, 16 * LINE).await;
+        let writer = volume.clone();
+        let writing = rt.spawn(async move { write_fua(&writer, 2, 256 * LINE, 16 * LINE).await });
+        while holds(&data.now(), 1, 128 * LINE, 16 * LINE) {
+            rt.sleep(Duration::from_micros(20)).await;
+        }
+        assert!(volume.flush().await.is_err(), "flushed, and gone");
+        assert!(!writing.await, "it fails");
     });
 }
 

@@ -74,6 +74,7 @@ pub(super) fn add(plan: &mut Plan) {
     }
     given_up(plan);
     one_disk(plan);
+    report_late(plan);
 }
 
 /// What the world's kind has that lasts, in each life.
@@ -136,6 +137,19 @@ fn one_disk(plan: &mut Plan) {
         let role = rng.pick(&[Role::Log, Role::Data, Role::Data]);
         let faults = &mut life.disks[role].faults;
         (faults.flushes_fail, faults.forgetful) = (1 + rng.below(12), true);
+    }
+}
+
+/// In every other world, disks that forget their cache when a durable write fails report that late.
+fn report_late(plan: &mut Plan) {
+    if Rng::new(mix(plan.seed, 0x001a_7e00)).coin() {
+        return;
+    }
+    for life in &mut plan.lives {
+        for role in [Role::Log, Role::Data] {
+            let faults = &mut life.disks[role].faults;
+            faults.fua_reported_late = faults.forgetful;
+        }
     }
 }
 
