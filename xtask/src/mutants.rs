@@ -181,7 +181,9 @@ mod tests {
                 mutant.name
             );
             for file in mutant.files() {
-                let engines = ["segments", "log", "dcd", "extents", "vsl", "dfs", "mount"];
+                let engines = [
+                    "device", "segments", "log", "dcd", "extents", "vsl", "dfs", "mount",
+                ];
                 let ships = engines
                     .iter()
                     .any(|engine| file.starts_with(&format!("crates/{engine}/src/")));

@@ -138,15 +138,21 @@ impl Log {
     }
 
     /// Writes one copy, durably; until that has succeeded, what stands there is in doubt. A log that has failed is only
-    /// abandoned: no flush of it is believed any more, and none has to be kept apart from this write.
+    /// abandoned: no flush of it is believed any more, and none has to be kept apart from this write. The write of its
+    /// superblock may fail again and again, and a failed write with FUA counts as a failed flush, also for a data device on the
+    /// same disk. So a write without FUA has to succeed first.
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
         let commit = &self.inner.commit;
         match next.abandoned {
             true => {
-                let device = commit.device();
-                device.write(PLACES[copy], bytes, Durability::Fua).await?;
+                for durability in [Durability::Flush, Durability::Fua] {
+                    let written = commit
+                        .device()
+                        .write(PLACES[copy], bytes.clone(), durability);
+                    written.await?;
+                }
             }
             false => commit.write_durably(PLACES[copy], bytes).await?,
         }

@@ -33,6 +33,8 @@ struct Behaviour {
     unreadable: RefCell<Vec<Range<u64>>>,
     /// A superblock's place that takes no writes.
     refusing: Cell<Option<u64>>,
+    /// Writes with FUA that were refused there.
+    refused_fua: Cell<u32>,
     /// Writes of superblocks that were taken: where.
     superblocks: RefCell<Vec<u64>>,
 }
@@ -46,6 +48,7 @@ fn new_disk(rt: &Rt) -> Rc<Disk> {
         failing: Cell::new(None),
         unreadable: RefCell::default(),
         refusing: Cell::new(None),
+        refused_fua: Cell::new(0),
         superblocks: RefCell::default(),
     };
     let ram = RamDevice::new(SEGMENTS_AT + (40 << 20), 512);
@@ -106,6 +109,8 @@ impl Hooks for Behaviour {
             _ => false,
         };
         if refused {
+            let fua = u32::from(is_fua(asked));
+            self.refused_fua.set(self.refused_fua.get() + fua);
             let cause = std::io::Error::from_raw_os_error(5);
             return Err(DeviceError::io(op, range, cause));
         }
@@ -528,14 +533,22 @@ fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_ri
         disk.refusing.set(Some(SUPERBLOCK_B_AT));
         disk.superblocks.borrow_mut().clear();
         log.abandon(|_| ()).await.expect("one copy says so");
+        // A failed write with FUA counts as a failed flush, also for the data device on the same disk.
+        assert_eq!(disk.refused_fua.get(), 0);
         assert!(log.is_abandoned());
         // The other is tried again, alone: torn, the first would leave only the older to be believed.
         disk.refusing.set(None);
         log.abandon(|_| ()).await.expect("both say so");
         log.abandon(|_| ()).await.expect("nothing to do");
+        // Each is written without FUA first.
         assert_eq!(
             *disk.superblocks.borrow(),
-            [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
+            [
+                SUPERBLOCK_A_AT,
+                SUPERBLOCK_A_AT,
+                SUPERBLOCK_B_AT,
+                SUPERBLOCK_B_AT
+            ]
         );
         drop((log, workers));
         let copies = read_superblocks(&*disk).await.expect("is read");
