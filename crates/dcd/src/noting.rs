@@ -35,7 +35,7 @@ pub(crate) async fn noter(engine: Rc<Engine>) {
 }
 
 impl Engine {
-    /// What the noter sees.
+    /// Returns what [`policy::note`] decides by.
     fn observe_flushes(&self, (durable, since): Newest) -> Noting {
         let (noted, now) = (self.log.superblock().stable, self.rt.now());
         Noting {

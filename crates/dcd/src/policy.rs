@@ -61,7 +61,7 @@ pub(crate) enum Decision {
     Destage { urgent: bool },
 }
 
-/// What the noter sees when it asks what to do.
+/// The state of flushes that [`note`] decides by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noting {
     /// True if the superblock names the newest record that is durable.
@@ -70,11 +70,11 @@ pub(crate) struct Noting {
     pub(crate) is_newest: bool,
     /// Time since a flush made a record durable.
     pub(crate) age: Duration,
-    /// How long no user request was under way.
+    /// Time since the last request of a client ended; zero while a request is under way.
     pub(crate) idle: Duration,
 }
 
-/// What the noter does next.
+/// The next step of the noter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Note {
     /// Nothing to do until something is appended.
@@ -85,7 +85,7 @@ pub(crate) enum Note {
     Now,
 }
 
-/// What the noter should do. Each record proves that the flushes before it succeeded, once the record itself is
+/// Decides the next step of the noter. Each record proves that the flushes before it succeeded, once the record itself is
 /// durable. So a note is needed where no flush follows; and a volume that is read or written without a pause may
 /// see none for hours.
 pub(crate) fn note(seen: &Noting) -> Note {

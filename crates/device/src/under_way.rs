@@ -50,3 +50,37 @@ impl Drop for DurableRequest<'_> {
         self.requests.ended.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    /// A client that goes away, or an attach that ends, drops requests at any moment.
+    #[test]
+    fn a_request_that_is_dropped_has_ended_and_later_ones_are_not_waited_for() {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        executor.block_on(async move {
+            let requests: Rc<DurableRequests> = Rc::default();
+            let (begun, more) = (Rc::clone(&requests), Rc::clone(&requests));
+            let dropped = rt.spawn(async move {
+                let _request = begun.begin();
+                std::future::pending::<()>().await;
+            });
+            rt.sleep(Duration::from_millis(1)).await;
+            let waits = rt.timeout(Duration::from_secs(1), requests.end_of_others());
+            assert!(waits.await.is_err(), "a request is under way");
+            let waiting = rt.spawn(async move { more.end_of_others().await });
+            rt.sleep(Duration::from_millis(1)).await;
+            let _later = requests.begin();
+            drop(dropped);
+            let ended = rt.timeout(Duration::from_secs(1), waiting).await;
+            assert!(ended.is_ok(), "it waits for a later request");
+        });
+    }
+}

@@ -1,4 +1,4 @@
-//! What a failed request takes with it from a disk's volatile cache.
+//! Loss of a disk's volatile cache at failed requests.
 
 use std::rc::Rc;
 

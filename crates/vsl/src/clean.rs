@@ -55,7 +55,7 @@ struct Window {
     moving: Moving,
 }
 
-/// How the cleaner moves live data.
+/// The streams and the claim by which the cleaner moves live data.
 #[derive(Clone, Copy)]
 struct Moving {
     /// True if all live data goes to one stream, because free segments are short: each stream has an open segment and a

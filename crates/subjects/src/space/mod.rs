@@ -16,7 +16,7 @@
 //! # Reading order
 //!
 //! `settings.rs` (what differs from world to world), `volume.rs` (how a volume is made and attached),
-//! `subject.rs` (what it promises), `numbers.rs` (who wrote a segment), `plan.rs` (what may happen).
+//! `subject.rs` (what it promises), `numbers.rs` (epochs and numbers of segments), `plan.rs` (what may happen).
 
 mod numbers;
 mod plan;

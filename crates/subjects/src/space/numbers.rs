@@ -10,7 +10,7 @@ use super::volume::SEGMENT_BYTES;
 
 /// The byte at which the first segment begins.
 pub(super) const SEGMENTS_AT: u64 = 1 << 20;
-/// Where a record's header has its epoch and the number of its segment.
+/// Offsets of the epoch and of the segment's number in the header of a record.
 const EPOCH_AT: usize = 32;
 const SEGMENT_AT: usize = 40;
 /// Bytes of a header up to there.

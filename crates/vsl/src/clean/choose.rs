@@ -92,7 +92,7 @@ impl Picked {
     }
 }
 
-/// How much the cleaner takes for one window.
+/// Limits of one window.
 #[derive(Clone, Copy)]
 struct Limits {
     /// Sectors that can be moved.

@@ -80,7 +80,7 @@ pub(crate) enum Entry {
         crc: u32,
         /// Where it lay.
         from: Place,
-        /// When its client wrote it: a [`rounded_clock`].
+        /// Time of the client's write, as a [`rounded_clock`].
         born: WriteClock,
     },
     /// A range is no longer mapped.

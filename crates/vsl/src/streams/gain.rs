@@ -1,4 +1,4 @@
-//! Whether cleaning gains a whole segment.
+//! The check that cleaning can gain a whole segment.
 
 use forebay_placement::WriteClock;
 use forebay_placement::victim::Selection;
