@@ -16,7 +16,8 @@ fn set(map: &mut Map, at: u64, place: u64) {
         place: Place(place),
         check: Check::Inline(7),
     };
-    map.set(extent, &mut Vec::new()).expect("it is in memory");
+    map.set(extent, &mut Changes::default())
+        .expect("it is in memory");
 }
 
 /// A map of so many leaves, none of which was written.
@@ -112,7 +113,7 @@ fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_
     map.freeze();
     assert_eq!(map.next_to_write().map(|node| node.level), Some(0));
     let range = 0..STRIDE;
-    map.clear(range, &mut Vec::new()).unwrap();
+    map.clear(range, &mut Changes::default()).unwrap();
     map.written(Place(800));
     while write_next(&mut map, &mut place) {}
     let first = map.complete();
@@ -144,7 +145,8 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     // The first is written, the second changed since, the third dropped, and the fourth is as it was.
     assert!(write_next(&mut map, &mut place));
     set(&mut map, 1, 6000);
-    map.clear(2 * STRIDE..3 * STRIDE, &mut Vec::new()).unwrap();
+    map.clear(2 * STRIDE..3 * STRIDE, &mut Changes::default())
+        .unwrap();
     set(&mut map, 9, 7000);
     assert_eq!(map.dirty_bytes(), 3 * 4096);
     map.abandon();
@@ -167,10 +169,11 @@ fn a_detached_node_is_looked_at_by_the_clock_once() {
     map.freeze();
     while write_next(&mut map, &mut place) {}
     map.complete();
-    map.detach(STRIDE..399 * STRIDE, &mut Vec::new()).unwrap();
+    map.detach(STRIDE..399 * STRIDE, &mut Changes::default())
+        .unwrap();
     while map.shrink(0) {}
     assert!(map.nodes.clean.len() < 3 && map.nodes.counts.retired > 390);
-    while map.reap(&mut Vec::new()).unwrap() {
+    while map.reap(&mut Changes::default()).unwrap() {
         map.check().unwrap();
     }
     assert_eq!(map.nodes.counts.retired, 0);

@@ -10,7 +10,7 @@ pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
 pub const INLINE_SECTORS_MAX: u64 = 8;
 
 /// How what is read of an extent is checked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Check {
     /// The extent is one whole piece of up to [`INLINE_SECTORS_MAX`] sectors, exactly as it was written,
     /// and this is the CRC32C of its data.
@@ -47,7 +47,7 @@ impl Check {
 }
 
 /// A run of sectors of the space that lies in one piece on the medium.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
     /// Its first sector in the space.
     pub sector: u64,
@@ -104,23 +104,23 @@ impl Extent {
     }
 }
 
-/// Sectors of the space that lay at a place until something else was mapped there, or nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Replaced {
-    /// The first sector in the space.
-    pub sector: u64,
-    /// How many.
-    pub sectors: u64,
-    /// Where the first of them lies.
-    pub place: Place,
+/// What changes of the map did to its extents. The map has had each extent of `gone`, and has each of `rest` and `new`, unless a
+/// later change had it go.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Changes {
+    /// Extents that went: all or a part of each was mapped anew or unmapped, or joined with a new one.
+    pub gone: Vec<Extent>,
+    /// First and last parts of extents that went, which are still mapped to where they were.
+    pub rest: Vec<Extent>,
+    /// Extents that came, joined with what they continue.
+    pub new: Vec<Extent>,
 }
 
-impl From<Extent> for Replaced {
-    fn from(extent: Extent) -> Replaced {
-        Replaced {
-            sector: extent.sector,
-            sectors: extent.sectors,
-            place: extent.place,
-        }
+impl Changes {
+    /// Forgets all changes, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.gone.clear();
+        self.rest.clear();
+        self.new.clear();
     }
 }

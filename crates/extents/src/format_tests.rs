@@ -7,6 +7,8 @@ use crate::place::Place;
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 const WHAT: &str = "node of the map";
+/// Blocks of the longest run that a leaf has room for: 4 bytes for each behind the first.
+const LEAF_BLOCKS: usize = (LEAF_EXTENTS_MAX * 16 - 12) / 4;
 
 fn check() -> impl Strategy<Value = Check> {
     prop_oneof![
@@ -20,28 +22,40 @@ fn check() -> impl Strategy<Value = Check> {
 /// Extents in order, with gaps between, from a base on.
 fn leaf() -> impl Strategy<Value = Node> {
     let extent = (0..9u64, 1..=8191u64, 0..1u64 << 52, check());
-    let extents = vec(extent, 0..=LEAF_ENTRIES_MAX);
+    let goes_on = prop_oneof![Just(0), 1..8u32, 8..40u32];
+    let extents = vec((extent, goes_on), 0..=LEAF_EXTENTS_MAX);
     (any::<[u8; 16]>(), 0..1u64 << 63, extents).prop_map(|(volume, base, parts)| {
-        let mut at = base;
-        let extents = parts.into_iter().map(|(gap, sectors, place, check)| {
-            let sectors = match check {
-                Check::Inline(_) | Check::Own(_) => sectors % 8 + 1,
-                _ => sectors,
+        let (mut at, mut bytes, mut extents) = (base, 0, Vec::new());
+        for ((gap, sectors, place, check), goes_on) in parts {
+            let (sectors, goes_on) = match check {
+                Check::Inline(_) | Check::Own(_) if goes_on > 0 => (8, goes_on),
+                Check::Inline(_) | Check::Own(_) => (sectors % 8 + 1, 0),
+                _ => (sectors, 0),
             };
-            let extent = Extent {
-                sector: at + gap,
-                sectors,
-                place: Place(place),
-                check,
-            };
-            at = extent.end();
-            extent
-        });
+            bytes += 16 + 4 * goes_on as usize;
+            if bytes > LEAF_EXTENTS_MAX * 16 {
+                break;
+            }
+            for block in 0..=u64::from(goes_on) {
+                let check = match check {
+                    Check::Inline(crc) => Check::Inline(crc.wrapping_add(block as u32)),
+                    Check::Own(crc) => Check::Own(crc.wrapping_add(block as u32)),
+                    other => other,
+                };
+                extents.push(Extent {
+                    sector: at + gap + 8 * block,
+                    sectors,
+                    place: Place(place + 8 * block),
+                    check,
+                });
+            }
+            at = extents.last().expect("one was pushed").end();
+        }
         Node {
             volume: VolumeId(volume),
             level: 0,
             base,
-            content: Content::Leaf(extents.collect()),
+            content: Content::Leaf(extents),
         }
     })
 }
@@ -140,7 +154,7 @@ proptest! {
         prop_assert!(read.level < LEVELS_MAX);
         match read.content {
             Content::Leaf(extents) => {
-                prop_assert!(read.level == 0 && extents.capacity() <= LEAF_ENTRIES_MAX);
+                prop_assert!(read.level == 0 && extents.capacity() <= 2 * LEAF_BLOCKS);
                 prop_assert!(extents.is_sorted_by(|a, b| a.end() <= b.sector));
                 prop_assert!(extents.iter().all(|one| one.sector.checked_add(one.sectors).is_some()));
                 prop_assert!(extents.iter().all(|one| is_possible(one, read.base)));
@@ -185,6 +199,8 @@ fn example_leaf() -> Node {
             ),
             extent(0x1_0000_0010, 8184, 0x30_0000, Check::Segment),
             extent(0x1_0001_0000, 16, 0x40, Check::None),
+            extent(0x1_0002_0000, 8, 0x80, Check::Own(0x0102_0304)),
+            extent(0x1_0002_0008, 4, 0x88, Check::Own(0x1112_1314)),
         ]),
     }
 }
@@ -254,11 +270,22 @@ fn nodes_that_contradict_themselves_are_refused() {
     // The second extent begins within the first, and the first within the second.
     refused(&leaf, 64, &[7]);
     refused(&leaf, 48, &[20]);
-    // It is of no length, inline and too long, with a checksum of its own and too long, past the last place.
+    // It is of no length. It has a checksum more, so that what follows is read from there. It lies past the last place.
     let length = |sectors: u32, kind: u32| sectors << 17 | kind << 30;
     refused(&leaf, 56, &length(0, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 3).to_le_bytes());
+    // Two entries that one would have done for: the third is made to go on behind the second.
+    let own = |place: u64, check| Extent { sector: leaf.base + place, sectors: 8, place: Place(place), check };
+    let run = [own(0, Check::Own(1)), own(8, Check::Own(2))];
+    let apart = Node { content: Content::Leaf(vec![run[0], own(16, Check::Own(2))]), ..leaf.clone() };
+    let mut bytes = apart.encode();
+    let second = Packed::new(&run[1], leaf.base);
+    let mut entry = Vec::new();
+    second.encode(&mut entry);
+    bytes[64..80].copy_from_slice(&entry);
+    reseal(&mut bytes);
+    assert_eq!(Node::decode(&bytes), Err(FormatError::Content(WHAT)));
     let mut last = [0xff; 12];
     last[8..].copy_from_slice(&(0x1_ffff | length(8184, 1)).to_le_bytes());
     refused(&leaf, 64, &last);
@@ -297,7 +324,7 @@ fn roots_that_contradict_themselves_are_refused() {
 
 #[test]
 fn both_kinds_of_nodes_have_at_least_two_hundred_entries() {
-    const { assert!(LEAF_ENTRIES_MAX >= 200 && INNER_ENTRIES_MAX >= 200) };
+    const { assert!(LEAF_EXTENTS_MAX >= 200 && INNER_ENTRIES_MAX >= 200) };
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -314,13 +341,13 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
         panic!("{header:?}");
     };
     for (bytes, base_value, counted, of_level) in [
-        (&leaf, 0x1_0000_0000, 3, 0),
+        (&leaf, 0x1_0000_0000, 4, 0),
         (&inner, 0x0102_0304_0506_0708, 2, 2),
     ] {
         let at = |field: &(u64, u64, String)| &bytes[field.0 as usize..][..field.1 as usize];
         assert_eq!(
             (magic.2.as_str(), at(magic)),
-            ("magic", &b"FOREMAP\x02"[..])
+            ("magic", &b"FOREMAP\x03"[..])
         );
         assert_eq!((version.2.as_str(), number(at(version))), ("version", 1));
         let stored = u64::from(Node::crc(bytes).unwrap());
@@ -349,6 +376,13 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
         ("data_crc", 0),
     ];
     forebay_pages::fields_stand(PAGE, "Leaf entry", &leaf[80..96], &third);
+    let run = [
+        ("delta_and_place", 0x2_0000 | 0x80 << 28),
+        ("place_and_length", 12 << 17 | 3 << 30),
+        ("data_crc", 0x0102_0304),
+    ];
+    forebay_pages::fields_stand(PAGE, "Leaf entry", &leaf[96..112], &run);
+    assert_eq!(number(&leaf[112..116]), 0x1112_1314, "of the second block");
     let child = [
         ("first", 0x3132_3334_3536_3738),
         ("place", 0x01_4243_4445_4647),
@@ -386,7 +420,7 @@ fn the_page_has_every_field_of_a_root_where_it_stands() {
 fn the_constants_of_the_page_are_those_of_the_code() {
     let here = [
         ("NODE_BYTES", NODE_BYTES),
-        ("LEAF_ENTRIES_MAX", LEAF_ENTRIES_MAX),
+        ("LEAF_EXTENTS_MAX", LEAF_EXTENTS_MAX),
         ("INNER_ENTRIES_MAX", INNER_ENTRIES_MAX),
         ("LEVELS_MAX", LEVELS_MAX.into()),
         ("ROOT_BYTES", ROOT_BYTES),
@@ -427,5 +461,5 @@ fn the_example_of_the_page_is_what_is_written() {
         .collect();
     let written = example_leaf().encode();
     assert_eq!(written[..bytes.len()], bytes);
-    assert!(bytes.len() >= 96 && written[bytes.len()..].iter().all(|byte| *byte == 0));
+    assert!(bytes.len() >= 116 && written[bytes.len()..].iter().all(|byte| *byte == 0));
 }

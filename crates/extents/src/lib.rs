@@ -9,9 +9,9 @@ mod format;
 mod map;
 mod place;
 
-pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+pub use extent::{Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
 pub use format::{
-    Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX,
+    Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX,
     NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef,
 };
 pub use map::{Completed, Flaw, LeafView, LoadError, Map, Need, Pins, Shape, ToWrite, Visit, Walk};

@@ -39,9 +39,9 @@ pub use path::Need;
 pub use walk::{LeafView, Visit, Walk};
 pub use writing::ToWrite;
 
-use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+use crate::extent::{Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
 use crate::format::{
-    DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, NODE_BYTES, RootRef, VolumeId,
+    DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRY_BYTES, LEAF_EXTENTS_MAX, NODE_BYTES, RootRef, VolumeId,
 };
 use crate::place::Place;
 use cache::PinTable;
@@ -55,10 +55,10 @@ const ALLOCATION_BYTES: usize = 16;
 /// Where a longer extent is cut: a multiple of 4 KiB, so that its parts begin where pages do.
 const CUT_SECTORS: u64 = EXTENT_SECTORS_MAX & !7;
 
-/// How many entries a node may have.
+/// How many entries a node has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Extents in a leaf.
+    /// Extents in a leaf, if each takes 16 bytes on the medium. Neighbouring blocks with checksums of their own take less.
     pub leaf: usize,
     /// Children of an inner node.
     pub inner: usize,
@@ -68,9 +68,16 @@ impl Default for Shape {
     /// As many as there is room for on the medium.
     fn default() -> Shape {
         Shape {
-            leaf: LEAF_ENTRIES_MAX,
+            leaf: LEAF_EXTENTS_MAX,
             inner: INNER_ENTRIES_MAX,
         }
+    }
+}
+
+impl Shape {
+    /// Bytes that a leaf's entries may take on the medium.
+    fn leaf_bytes(self) -> usize {
+        self.leaf * LEAF_ENTRY_BYTES
     }
 }
 
@@ -128,7 +135,7 @@ impl Map {
         root: Option<RootRef>,
         detached: &[DetachedRef],
     ) -> Map {
-        assert!((4..=LEAF_ENTRIES_MAX).contains(&shape.leaf));
+        assert!((4..=LEAF_EXTENTS_MAX).contains(&shape.leaf));
         assert!((4..=INNER_ENTRIES_MAX).contains(&shape.inner));
         let totals = root.map_or_else(Totals::default, |root| Totals {
             sectors: root.sectors,
@@ -205,6 +212,12 @@ impl Map {
         (self.nodes.counts.changed * NODE_BYTES) as u64
     }
 
+    /// Memory of nodes that cannot be evicted before a checkpoint is complete, and of those that are set aside for the snapshot
+    /// under way, in bytes.
+    pub fn dirty_memory(&self) -> u64 {
+        (self.nodes.counts.unclean_bytes + self.nodes.aside_bytes) as u64
+    }
+
     /// Puts what is mapped of `range` behind `found`, in order, clipped to the range. Entries that continue
     /// each other are not joined.
     ///
@@ -265,7 +278,7 @@ impl Map {
         Ok((sectors, path.range.end.min(range.end)))
     }
 
-    /// Maps `extent`. What was mapped there until now is put behind `replaced`, in order.
+    /// Maps `extent`, and adds what that changes to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
@@ -273,24 +286,24 @@ impl Map {
     /// # Panics
     /// If the extent is empty, reaches past the last sector or the last place, or is inline and longer
     /// than [`INLINE_SECTORS_MAX`].
-    pub fn set(&mut self, extent: Extent, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+    pub fn set(&mut self, extent: Extent, changes: &mut Changes) -> Result<(), Need> {
         demand_possible(&extent);
         if let Some(path) = self.find(extent.sector, 0)? {
             let inside = extent.end() <= path.range.end && extent.sectors <= EXTENT_SECTORS_MAX;
-            if inside && self.put(&path, extent, replaced) {
+            if inside && self.put(&path, extent, changes) {
                 return Ok(());
             }
         }
         self.in_memory(extent.sector..extent.end())?;
-        self.put_all(extent, replaced);
+        self.put_all(extent, changes);
         Ok(())
     }
 
-    /// Unmaps `range`. What was mapped there until now is put behind `replaced`, in order.
+    /// Unmaps `range`, and adds what that changes to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
-    pub fn clear(&mut self, range: Range<u64>, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+    pub fn clear(&mut self, range: Range<u64>, changes: &mut Changes) -> Result<(), Need> {
         self.in_memory(range.clone())?;
         let mut at = range.start;
         while at < range.end {
@@ -299,7 +312,7 @@ impl Map {
             };
             let end = range.end.min(path.range.end);
             let change = Change::clear(self.nodes.leaf(path.leaf()), at..end);
-            if change.is_nothing() || self.make(&path, &change, 0, replaced) {
+            if change.is_nothing() || self.make(&path, &change, changes) {
                 at = end;
             } else {
                 self.split_for(&path, &change, at);
@@ -309,8 +322,7 @@ impl Map {
     }
 
     /// Maps to `to` and on what of the extent's sectors is mapped to `from` and on, sector by sector, and
-    /// leaves the rest alone: for data that was moved while others may have written. Puts what was so
-    /// mapped until now behind `moved`, in order.
+    /// leaves the rest alone: for data that was moved while others may have written. Adds what that changes to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
@@ -321,7 +333,7 @@ impl Map {
         &mut self,
         from: Place,
         to: Extent,
-        moved: &mut Vec<Replaced>,
+        changes: &mut Changes,
     ) -> Result<(), Need> {
         demand_possible(&to);
         let mut mapped = Vec::new();
@@ -338,7 +350,7 @@ impl Map {
         }
         for run in runs {
             let part = to.part(run).expect("it is within the extent");
-            self.set(part, moved)?;
+            self.set(part, changes)?;
         }
         Ok(())
     }
@@ -362,7 +374,7 @@ impl Map {
 
     /// Maps an extent of any length whose leaves are in memory. None of these gets empty in between, so
     /// that none of their sectors comes to belong to a leaf that is not in memory.
-    fn put_all(&mut self, extent: Extent, replaced: &mut Vec<Replaced>) {
+    fn put_all(&mut self, extent: Extent, changes: &mut Changes) {
         let mut at = extent.sector;
         while at < extent.end() {
             let Some(path) = self.present(at) else {
@@ -371,7 +383,7 @@ impl Map {
             };
             let end = path.range.end.min(at.saturating_add(CUT_SECTORS));
             let part = extent.part(at..end).expect("the leaf covers its sector");
-            if self.put(&path, part, replaced) {
+            if self.put(&path, part, changes) {
                 at = part.end();
             } else {
                 let change = Change::set(self.nodes.leaf(path.leaf()), part);
@@ -382,39 +394,31 @@ impl Map {
 
     /// Maps an extent that lies within the leaf at the path's end. Says no, and does nothing, if the leaf
     /// has no room.
-    fn put(&mut self, path: &Path, extent: Extent, replaced: &mut Vec<Replaced>) -> bool {
+    fn put(&mut self, path: &Path, extent: Extent, changes: &mut Changes) -> bool {
         let change = Change::set(self.nodes.leaf(path.leaf()), extent);
-        self.make(path, &change, extent.sectors, replaced)
+        self.make(path, &change, changes)
     }
 
-    /// Makes a change in the leaf at the path's end, by which so many sectors are mapped. Says no, and does
-    /// nothing, if the leaf has no room.
-    fn make(
-        &mut self,
-        path: &Path,
-        change: &Change,
-        sectors: u64,
-        replaced: &mut Vec<Replaced>,
-    ) -> bool {
+    /// Makes a change in the leaf at the path's end. Says no, and does nothing, if the leaf has no room.
+    fn make(&mut self, path: &Path, change: &Change, changes: &mut Changes) -> bool {
         let leaf = self.nodes.leaf(path.leaf());
         let (going, coming) = change.entries();
-        let len = leaf.len() - going + coming;
+        let encoded = leaf.encoded_with(change);
+        let (has_room, shrinks) = (encoded <= self.shape.leaf_bytes(), encoded < leaf.encoded());
         let base = leaf.base_with(change);
-        let Some(base) = base.filter(|_| len <= self.shape.leaf) else {
+        let Some(base) = base.filter(|_| has_room) else {
             return false;
         };
-        let before = replaced.len();
-        replaced.extend(change.replaced(leaf));
-        let gone: u64 = replaced[before..].iter().map(|old| old.sectors).sum();
+        let (gone, come) = change.note(leaf, changes);
         // A root may have lied about them, so no sum of theirs is taken for granted.
         let totals = &mut self.totals;
-        totals.sectors = totals.sectors.saturating_sub(gone).saturating_add(sectors);
+        totals.sectors = totals.sectors.saturating_sub(gone).saturating_add(come);
         totals.entries = totals.entries.saturating_sub(going as u64);
         totals.entries = totals.entries.saturating_add(coming as u64);
         self.mark(path);
         let apply = |leaf: &mut leaf::Leaf| leaf.apply(change, base);
         self.nodes.edit_leaf(path.leaf(), apply);
-        if coming < going {
+        if shrinks {
             self.settle(path);
         }
         true
@@ -450,6 +454,10 @@ fn demand_possible(extent: &Extent) {
 #[cfg(test)]
 #[path = "map_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod blocks_tests;
 
 #[cfg(test)]
 #[path = "checkpoint_tests.rs"]

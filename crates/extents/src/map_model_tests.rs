@@ -44,8 +44,8 @@ impl Dead {
         }
     }
 
-    fn told(&mut self, replaced: &[Replaced]) {
-        for one in sectors_of(replaced) {
+    fn told(&mut self, dead: Vec<(u64, u64)>) {
+        for one in dead {
             let count = self.0.get_mut(&one).expect("what is told is dead");
             *count -= 1;
             if *count == 0 {
@@ -60,8 +60,7 @@ impl Dead {
 
     /// Sectors that are never told of, since the node that has them is lost.
     fn lost(&mut self, extents: &[Extent]) {
-        let replaced: Vec<Replaced> = extents.iter().map(|one| (*one).into()).collect();
-        self.told(&replaced);
+        self.told(sectors_of(extents));
     }
 }
 
@@ -146,7 +145,11 @@ impl World {
             _ => Check::Inline(self.rng.next() as u32),
         };
         let inline = matches!(check, Check::Inline(_) | Check::Own(_));
-        let range = self.some_range(if inline { 8 } else { 60 });
+        let mut range = self.some_range(if inline { 8 } else { 60 });
+        // Whole blocks that go on take less room on the medium.
+        if inline && self.rng.coin() && range.start < u64::MAX - 8 {
+            range.end = range.start + 8;
+        }
         // Sometimes it goes on where something ends, in the space and on the medium.
         if !self.rng.one_in(3) {
             self.next_place += 100 + self.rng.below(50);
@@ -186,11 +189,11 @@ impl World {
     fn set(&mut self) {
         let extent = self.some_extent();
         let expected = self.modelled(&(extent.sector..extent.end()));
-        let replaced = self.with_loads(|map| {
-            let mut replaced = Vec::new();
-            map.set(extent, &mut replaced).map(|()| replaced)
+        let changes = self.with_loads(|map| {
+            let mut changes = Changes::default();
+            map.set(extent, &mut changes).map(|()| changes)
         });
-        assert_eq!(sectors_of(&replaced), expected);
+        assert_eq!(dead_by(&changes, sectors_of(&[extent])), expected);
         self.put_in_model(&extent);
     }
 
@@ -201,11 +204,11 @@ impl World {
             _ => self.some_range(40),
         };
         let expected = self.modelled(&range);
-        let replaced = self.with_loads(|map| {
-            let mut replaced = Vec::new();
-            map.clear(range.clone(), &mut replaced).map(|()| replaced)
+        let changes = self.with_loads(|map| {
+            let mut changes = Changes::default();
+            map.clear(range.clone(), &mut changes).map(|()| changes)
         });
-        assert_eq!(sectors_of(&replaced), expected);
+        assert_eq!(dead_by(&changes, Vec::new()), expected);
         self.model.retain(|sector, _| !range.contains(sector));
     }
 
@@ -217,31 +220,31 @@ impl World {
 
     fn detach(&mut self) {
         let range = self.long_range();
-        let replaced = self.with_loads(|map| {
-            let mut replaced = Vec::new();
-            map.detach(range.clone(), &mut replaced).map(|()| replaced)
+        let changes = self.with_loads(|map| {
+            let mut changes = Changes::default();
+            map.detach(range.clone(), &mut changes).map(|()| changes)
         });
-        self.detached_is(&range, &replaced);
+        self.detached_is(&range, &changes);
     }
 
     /// After a range was detached of which so much was told at once.
-    fn detached_is(&mut self, range: &Range<u64>, replaced: &[Replaced]) {
+    fn detached_is(&mut self, range: &Range<u64>, changes: &Changes) {
         self.pending.add(self.modelled(range));
-        self.pending.told(replaced);
+        self.pending.told(dead_by(changes, Vec::new()));
         self.model.retain(|sector, _| !range.contains(sector));
     }
 
     fn reap(&mut self, most: u64) {
         for _ in 0..most {
-            let replaced = self.with_loads(|map| {
-                let mut replaced = Vec::new();
-                map.reap(&mut replaced).map(|more| more.then_some(replaced))
+            let changes = self.with_loads(|map| {
+                let mut changes = Changes::default();
+                map.reap(&mut changes).map(|more| more.then_some(changes))
             });
-            let Some(replaced) = replaced else {
+            let Some(changes) = changes else {
                 assert!(self.pending.len() == 0 && self.map.detached() == 0);
                 return;
             };
-            self.pending.told(&replaced);
+            self.pending.told(dead_by(&changes, Vec::new()));
         }
     }
 
@@ -260,11 +263,14 @@ impl World {
         let moves = |sector: u64, place: u64| place == from + (sector - to.sector);
         let mut expected = self.modelled(&(to.sector..to.end()));
         expected.retain(|(sector, place)| moves(*sector, *place));
-        let moved = self.with_loads(|map| {
-            let mut moved = Vec::new();
-            map.replace_if(Place(from), to, &mut moved).map(|()| moved)
+        let changes = self.with_loads(|map| {
+            let mut changes = Changes::default();
+            map.replace_if(Place(from), to, &mut changes)
+                .map(|()| changes)
         });
-        assert_eq!(sectors_of(&moved), expected);
+        let moved = expected.iter();
+        let moved = moved.map(|(sector, _)| (*sector, to.place.0 + (sector - to.sector)));
+        assert_eq!(dead_by(&changes, moved.collect()), expected);
         for (sector, _) in expected {
             let cell = Cell {
                 place: to.place.0 + (sector - to.sector),
@@ -349,24 +355,22 @@ impl World {
             }
         }
         self.map.shrink(0);
-        let mut replaced = Vec::new();
+        let mut changes = Changes::default();
         for extent in extents {
             if self.rng.one_in(3) {
-                let mut replaced = Vec::new();
-                let ends = self.map.detach(trimmed.clone(), &mut replaced);
+                let mut changes = Changes::default();
+                let ends = self.map.detach(trimmed.clone(), &mut changes);
                 ends.expect("it was prepared");
-                self.detached_is(&trimmed, &replaced);
+                self.detached_is(&trimmed, &changes);
                 self.map.shrink(0);
             }
             if self.rng.coin() {
                 self.map
-                    .clear(cleared.clone(), &mut replaced)
+                    .clear(cleared.clone(), &mut changes)
                     .expect("it was prepared");
                 self.model.retain(|sector, _| !cleared.contains(sector));
             }
-            self.map
-                .set(extent, &mut replaced)
-                .expect("it was prepared");
+            self.map.set(extent, &mut changes).expect("it was prepared");
             self.put_in_model(&extent);
         }
         if self.rng.coin() {
@@ -528,9 +532,9 @@ impl World {
 
     /// The root node of a detached subtree is found damaged, and the map counted anew.
     fn abandon_detached(&mut self) {
-        let mut replaced = Vec::new();
-        let need = match self.map.reap(&mut replaced) {
-            Ok(_) => return self.pending.told(&replaced),
+        let mut changes = Changes::default();
+        let need = match self.map.reap(&mut changes) {
+            Ok(_) => return self.pending.told(dead_by(&changes, Vec::new())),
             Err(need) => need,
         };
         let damaged = DetachedRef {
@@ -649,14 +653,29 @@ impl World {
 }
 
 /// Sector by sector.
-fn sectors_of(replaced: &[Replaced]) -> Vec<(u64, u64)> {
-    let sectors = replaced.iter().flat_map(|old| {
-        let each = 0..old.sectors;
-        each.map(move |at| (old.sector + at, old.place.0 + at))
+/// Sectors of the space, each with its place.
+fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
+    let sectors = extents.iter().flat_map(|one| {
+        let each = 0..one.sectors;
+        each.map(move |at| (one.sector + at, one.place.0 + at))
     });
-    let sectors: Vec<(u64, u64)> = sectors.collect();
-    assert!(sectors.is_sorted_by(|a, b| a.0 < b.0));
-    sectors
+    sectors.collect()
+}
+
+/// Sectors that are no longer mapped to their places, by changes that mapped those of `mapped`.
+fn dead_by(changes: &Changes, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut counts: BTreeMap<(u64, u64), i32> = BTreeMap::new();
+    let gone = sectors_of(&changes.gone).into_iter().chain(mapped);
+    let there = [&changes.rest, &changes.new].map(|extents| sectors_of(extents));
+    let gone = gone.map(|one| (one, 1));
+    for (one, by) in gone.chain(there.concat().into_iter().map(|one| (one, -1))) {
+        *counts.entry(one).or_default() += by;
+    }
+    let dead = counts.into_iter().flat_map(|(one, count)| {
+        let count = usize::try_from(count).expect("what is left was there");
+        std::iter::repeat_n(one, count)
+    });
+    dead.collect()
 }
 
 #[test]
@@ -676,7 +695,7 @@ fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost(
         world.compare(&(0..u64::MAX), &found);
         assert_eq!(world.map.entries(), found.len() as u64);
         world.map.check().unwrap();
-        world.with_loads(|map| map.clear(0..u64::MAX, &mut Vec::new()));
+        world.with_loads(|map| map.clear(0..u64::MAX, &mut Changes::default()));
         assert_eq!(world.map.entries(), 0);
         world.model.clear();
         // The one under way, if there is one, and one more; unless one of them fails.

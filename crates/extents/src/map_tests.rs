@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use forebay_rng::Rng;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,16 +24,35 @@ fn inline(sector: u64, sectors: u64, place: u64, crc: u32) -> Extent {
     extent(sector, sectors, place, Check::Inline(crc))
 }
 
+/// Sectors of the space that lay at a place until something else was mapped there, or nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Replaced {
+    sector: u64,
+    sectors: u64,
+    place: Place,
+}
+
+/// The parts in `range` of extents that went.
+fn replaced_in(range: Range<u64>, changes: &Changes) -> Vec<Replaced> {
+    let parts = changes
+        .gone
+        .iter()
+        .filter_map(|one| one.part(range.clone()));
+    let replaced = |part: Extent| replaced(part.sector, part.sectors, part.place.0);
+    parts.map(replaced).collect()
+}
+
 fn set(map: &mut Map, extent: Extent) -> Vec<Replaced> {
-    let mut replaced = Vec::new();
-    map.set(extent, &mut replaced).expect("all is in memory");
-    replaced
+    let mut changes = Changes::default();
+    map.set(extent, &mut changes).expect("all is in memory");
+    replaced_in(extent.sector..extent.end(), &changes)
 }
 
 fn clear(map: &mut Map, range: Range<u64>) -> Vec<Replaced> {
-    let mut replaced = Vec::new();
-    map.clear(range, &mut replaced).expect("all is in memory");
-    replaced
+    let mut changes = Changes::default();
+    map.clear(range.clone(), &mut changes)
+        .expect("all is in memory");
+    replaced_in(range, &changes)
 }
 
 fn all(map: &Map) -> Vec<Extent> {
@@ -260,10 +281,10 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
         loads += 1;
     }
     assert_eq!(loads, 2 * height - 1);
-    let mut replaced = Vec::new();
-    map.detach(trimmed, &mut replaced).unwrap();
+    let mut changes = Changes::default();
+    map.detach(trimmed, &mut changes).unwrap();
     assert!(
-        replaced.len() <= 16 && map.detached() < 2 * height,
+        changes.gone.len() <= 16 && map.detached() < 2 * height,
         "{}",
         map.detached()
     );
@@ -273,10 +294,10 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
     let trimmed = checkpoint(&mut map, &mut medium, 1 << 30);
     assert_eq!(trimmed.detached.len(), map.detached());
     let mut map = Map::open(VOLUME, SMALL, trimmed.root, &trimmed.detached);
-    while loaded(&mut map, &medium, |map| map.reap(&mut replaced)) {
+    while loaded(&mut map, &medium, |map| map.reap(&mut changes)) {
         map.check().unwrap();
     }
-    let mut dead: Vec<u64> = replaced.iter().map(|old| old.sector / 16).collect();
+    let mut dead: Vec<u64> = changes.gone.iter().map(|old| old.sector / 16).collect();
     dead.sort_unstable();
     assert_eq!(dead, (6..4994).collect::<Vec<u64>>());
     let after = checkpoint(&mut map, &mut medium, 1 << 31);
@@ -289,9 +310,9 @@ fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_che
     let (mut map, mut medium) = (filled(SMALL, 40), Vec::new());
     clear(&mut map, 512..520);
     let before = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
-    let mut replaced = Vec::new();
-    map.detach(120..514, &mut replaced).unwrap();
-    assert_eq!((replaced.len(), map.detached(), map.nodes()), (0, 1, 7));
+    let mut changes = Changes::default();
+    map.detach(120..514, &mut changes).unwrap();
+    assert_eq!((changes.gone.len(), map.detached(), map.nodes()), (0, 1, 7));
     assert_eq!(map.dirty_bytes(), 2 * 4096);
     let after = checkpoint(&mut map, &mut medium, 1 << 30);
     assert_eq!(after.superseded, [before.place]);
@@ -303,12 +324,12 @@ fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_che
 #[test]
 fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
-    map.detach(0..u64::MAX, &mut Vec::new()).unwrap();
+    map.detach(0..u64::MAX, &mut Changes::default()).unwrap();
     assert_eq!(map.next_mapped(0..u64::MAX), Ok(None));
     let completed = checkpoint(&mut map, &mut medium, 1 << 20);
     let mut map = Map::open(VOLUME, SMALL, completed.root, &completed.detached);
     assert_eq!(map.entries(), 100 - 8 - 4);
-    while loaded(&mut map, &medium, |map| map.reap(&mut Vec::new())) {}
+    while loaded(&mut map, &medium, |map| map.reap(&mut Changes::default())) {}
     assert_eq!(
         (map.entries(), map.mapped_sectors(), map.nodes()),
         (0, 0, 1)
@@ -340,9 +361,10 @@ fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
     set(&mut map, extent(0, 100, 1000, Check::Segment));
     set(&mut map, inline(8, 8, 5000, 1));
     clear(&mut map, 40..50);
-    let mut moved = Vec::new();
+    let mut changes = Changes::default();
     let to = extent(0, 60, 7000, Check::Segment);
-    map.replace_if(Place(1000), to, &mut moved).unwrap();
+    map.replace_if(Place(1000), to, &mut changes).unwrap();
+    let moved = replaced_in(0..60, &changes);
     let expected = [
         replaced(0, 8, 1000),
         replaced(16, 24, 1016),
@@ -358,7 +380,7 @@ fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
     ];
     assert_eq!(all(&map), expected);
     // A piece that is moved whole stays one with its checksum in the map.
-    map.replace_if(Place(5000), inline(8, 8, 9000, 1), &mut moved)
+    map.replace_if(Place(5000), inline(8, 8, 9000, 1), &mut changes)
         .unwrap();
     assert_eq!(all(&map)[1], inline(8, 8, 9000, 1));
 }
@@ -369,8 +391,8 @@ fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
     let completed = checkpoint(&mut map, &mut medium, 1 << 20);
     let before = all(&map);
     let mut map = Map::open(VOLUME, SMALL, completed.root, &[]);
-    let mut gone = Vec::new();
-    let need = map.clear(0..u64::MAX, &mut gone).unwrap_err();
+    let mut changes = Changes::default();
+    let need = map.clear(0..u64::MAX, &mut changes).unwrap_err();
     let root = completed.root.unwrap();
     assert_eq!(
         (need.place, need.level, need.crc),
@@ -378,8 +400,8 @@ fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
     );
     assert_eq!(need.range, 0..u64::MAX);
     let mut rounds = 0;
-    while let Err(need) = map.clear(0..u64::MAX, &mut gone) {
-        assert!(gone.is_empty() && map.dirty_bytes() == 0 && map.entries() == 300);
+    while let Err(need) = map.clear(0..u64::MAX, &mut changes) {
+        assert!(changes.gone.is_empty() && map.dirty_bytes() == 0 && map.entries() == 300);
         let (_, bytes) = medium
             .iter()
             .find(|(place, _)| *place == need.place)
@@ -387,7 +409,10 @@ fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
         map.load(&need, bytes).unwrap();
         rounds += 1;
     }
-    assert_eq!((rounds, gone.len(), before.len()), (root.nodes, 300, 300));
+    assert_eq!(
+        (rounds, changes.gone.len(), before.len()),
+        (root.nodes, 300, 300)
+    );
 }
 
 #[test]
@@ -615,11 +640,11 @@ fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
 fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     let pages: u64 = 1 << 18;
     let mut map = Map::new(VOLUME, Shape::default());
-    let mut replaced = Vec::new();
+    let mut changes = Changes::default();
     for at in 0..pages * 8 / 256 {
         map.set(
             extent(at * 256, 256, at * 256, Check::Segment),
-            &mut replaced,
+            &mut changes,
         )
         .unwrap();
     }
@@ -629,8 +654,8 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     for done in 0..pages * 6 {
         let page = rng.below(pages);
         place += 9;
-        replaced.clear();
-        map.set(inline(page * 8, 8, place, page as u32), &mut replaced)
+        changes = Changes::default();
+        map.set(inline(page * 8, 8, place, page as u32), &mut changes)
             .unwrap();
         if done % 4096 == 0 && map.entries() > 30_000 {
             let each = map.memory() as f64 / map.entries() as f64;
@@ -639,6 +664,46 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     }
     assert!(map.memory() as f64 / map.entries() as f64 <= 17.5 && map.memory() < 5 << 20);
     map.check().unwrap();
+}
+
+/// Whoever counts extents by what changes tell counts exactly those that there are.
+#[test]
+fn changes_tell_which_extents_there_are() {
+    let rng = Rng::new(11);
+    for _ in 0..60 {
+        let (mut map, mut known) = (Map::new(VOLUME, SMALL), BTreeMap::<Extent, i32>::new());
+        for n in 0..300 {
+            let (from, sectors) = (rng.below(400), 1 + rng.below(30));
+            let mut changes = Changes::default();
+            // Often what goes on where something ends, in the space and on the medium.
+            let place = if rng.coin() { 1000 + from } else { 10_000 * n };
+            let to = extent(from, sectors, place, Check::Segment);
+            match rng.below(5) {
+                0 => map.clear(from..from + sectors, &mut changes),
+                1 => map.detach(from..from + 5 * sectors, &mut changes),
+                2 => map.reap(&mut changes).map(drop),
+                3 => map.replace_if(Place(1000 + from), to, &mut changes),
+                _ => map.set(to, &mut changes),
+            }
+            .expect("all is in memory");
+            for (extents, by) in [(&changes.new, 1), (&changes.rest, 1), (&changes.gone, -1)] {
+                for one in extents {
+                    *known.entry(*one).or_default() += by;
+                }
+            }
+        }
+        while {
+            let mut changes = Changes::default();
+            let more = map.reap(&mut changes).expect("all is in memory");
+            for one in &changes.gone {
+                *known.entry(*one).or_default() -= 1;
+            }
+            more
+        } {}
+        let known = known.into_iter().filter(|(_, count)| *count != 0);
+        let there = all(&map).into_iter().map(|one| (one, 1));
+        assert_eq!(known.collect::<Vec<_>>(), there.collect::<Vec<_>>());
+    }
 }
 
 proptest! {
@@ -664,10 +729,10 @@ proptest! {
             if let Err(flaw) = map.check() {
                 prop_assert_eq!(flaw.what, "counts that are wrong");
             }
-            let mut replaced = Vec::new();
+            let mut changes = Changes::default();
             for at in 0..200 {
-                let _ = map.set(inline(at * 16 + 3, 7, 0, 0), &mut replaced);
-                let _ = map.clear(at * 15..at * 15 + 9, &mut replaced);
+                let _ = map.set(inline(at * 16 + 3, 7, 0, 0), &mut changes);
+                let _ = map.clear(at * 15..at * 15 + 9, &mut changes);
             }
             map.freeze();
             prop_assert!(map.unwritten() < 800);

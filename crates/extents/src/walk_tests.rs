@@ -26,7 +26,7 @@ impl Volume {
                 place: Place(at * 24),
                 check: Check::Inline(7),
             };
-            map.set(extent, &mut Vec::new()).unwrap();
+            map.set(extent, &mut Changes::default()).unwrap();
         }
         let (medium, next) = (BTreeMap::new(), 1 << 20);
         Volume { map, medium, next }
@@ -110,9 +110,9 @@ fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
     assert_eq!(counts, totals(&volume.map));
     assert!(places.iter().eq(volume.medium.keys()));
     // Some is cut out, and nodes are changed and dropped; all copies of the checkpoint are live still.
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
     volume.with_loads(cut).unwrap();
-    let clear = |map: &mut Map| map.clear(4400..4800, &mut Vec::new());
+    let clear = |map: &mut Map| map.clear(4400..4800, &mut Changes::default());
     volume.with_loads(clear).unwrap();
     let (counts, places) = counted(&volume.walk());
     assert_eq!(counts, totals(&volume.map));
@@ -150,7 +150,7 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
     let mut volume = Volume::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
     volume.with_loads(cut).unwrap();
     let second = volume.checkpoint();
     volume.open(&second);
@@ -158,7 +158,7 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
     volume.medium.remove(&lost.place);
     let nodes = volume.map.nodes();
     let need = loop {
-        match volume.with_loads(|map| map.reap(&mut Vec::new())) {
+        match volume.with_loads(|map| map.reap(&mut Changes::default())) {
             Ok(more) => assert!(more),
             Err(need) => break need,
         }
@@ -173,7 +173,10 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
     assert!(volume.map.abandon_detached(&need) && !volume.map.is_exact());
     assert!(!volume.map.abandon_detached(&need));
     assert_eq!(volume.map.nodes(), nodes - reaped - 1);
-    while volume.with_loads(|map| map.reap(&mut Vec::new())).unwrap() {}
+    while volume
+        .with_loads(|map| map.reap(&mut Changes::default()))
+        .unwrap()
+    {}
     let (counts, places) = counted(&volume.walk());
     let (sectors, entries, nodes) = counts;
     assert!(entries < volume.map.entries() && places.contains(&lost.place));
@@ -193,7 +196,7 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
     let mut volume = Volume::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
     volume.with_loads(cut).unwrap();
     let second = volume.checkpoint();
     volume.open(&second);
@@ -219,12 +222,15 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
 fn a_walk_goes_on_while_detached_subtrees_are_reaped() {
     let mut volume = Volume::new(400);
     volume.checkpoint();
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
     volume.with_loads(cut).unwrap();
     let (_, entries, nodes) = totals(&volume.map);
     let mut walk = volume.map.walk();
     let first = walk.next(&volume.map).unwrap();
-    while volume.with_loads(|map| map.reap(&mut Vec::new())).unwrap() {}
+    while volume
+        .with_loads(|map| map.reap(&mut Changes::default()))
+        .unwrap()
+    {}
     volume.map.shrink(0);
     let mut visits: Vec<Visit> = first.into_iter().collect();
     loop {

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_extents::{Extent, NODE_BYTES, NODE_SECTORS, Place, Visit};
-use forebay_units::LINE_SECTORS;
+use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, Visit};
 
 use crate::counted::Counted;
 use crate::error::SpaceError;
@@ -42,7 +41,7 @@ impl Space {
         for (number, slot) in table.numbers() {
             let (live, pieces) = counted.segments.get(&number).copied().unwrap_or_default();
             let known = table.get(slot);
-            let same = u64::from(known.live) == live && u64::from(known.pieces) >= pieces;
+            let same = (known.live.into(), known.pieces.into()) == (live, pieces);
             let what = || {
                 format!(
                     "{number} in {slot:?}: {live} sectors are live in {pieces} pieces, known is {known:?}"
@@ -93,7 +92,6 @@ impl Inner {
         let mut counted = Counted::default();
         let layout = self.store.layout();
         let mut walk = self.map.borrow().walk();
-        let mut last: Option<Extent> = None;
         let add = |counted: &mut Counted, place: Place, sectors: u64, pieces: u64| {
             let number = layout.segment_of(place);
             let segment = counted.segments.entry(number).or_default();
@@ -118,13 +116,7 @@ impl Inner {
                 Ok(Some(visit @ (Visit::Extent(extent) | Visit::Detached(extent)))) => {
                     counted.totals.0 += extent.sectors;
                     counted.totals.1 += 1;
-                    // Neighbours within a block are moved as one piece, in one leaf or two.
-                    let joins = last.is_some_and(|last| {
-                        last.end() == extent.sector
-                            && last.place.plus(last.sectors) == extent.place
-                            && !extent.sector.is_multiple_of(LINE_SECTORS)
-                    });
-                    let pieces = pieces_of(extent.sector, extent.sectors) - u64::from(joins);
+                    let pieces = pieces_of(extent.sector, extent.sectors);
                     // Recovery detaches a subtree again that was reaped before the crash. Other data may have taken its segments.
                     let table = &self.commit.composer().table;
                     let is_gone = matches!(visit, Visit::Detached(_))
@@ -132,7 +124,6 @@ impl Inner {
                     if !is_gone {
                         add(&mut counted, extent.place, extent.sectors, pieces);
                     }
-                    last = Some(extent);
                 }
                 Err(need) => {
                     let slot = self.commit.composer().table.slot_at(need.place);

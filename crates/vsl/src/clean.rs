@@ -31,7 +31,6 @@ use crate::error::SpaceError;
 use crate::geometry::Slot;
 use crate::room::Room;
 use crate::space::Inner;
-use forebay_extents::Replaced;
 use load::{Loaded, Piece};
 pub(crate) use reap::reaper;
 use retry::Retry;
@@ -380,13 +379,5 @@ impl Inner {
         self.commit.appended(&mut streams, false);
         drop(streams);
         self.commit.has_work();
-    }
-
-    /// What was mapped is no longer.
-    pub(crate) fn discount(&self, replaced: &[Replaced]) {
-        let mut streams = self.commit.composer_mut();
-        for gone in replaced {
-            streams.table.discount(gone);
-        }
     }
 }

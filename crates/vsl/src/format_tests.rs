@@ -502,7 +502,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
     let map = [
         "node",
         "NODE_BYTES",
-        "LEAF_ENTRIES_MAX",
+        "LEAF_EXTENTS_MAX",
         "INNER_ENTRIES_MAX",
         "LEVELS_MAX",
     ];

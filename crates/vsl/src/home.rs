@@ -28,6 +28,8 @@ use forebay_units::{LINE_BYTES, LINE_SECTORS, Line};
 use futures_util::StreamExt;
 use futures_util::stream;
 
+use forebay_extents::Changes;
+
 use crate::claim::{self, Grant};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
@@ -254,14 +256,10 @@ impl Inner {
         };
         streams.append(&mut grant, stream, entry, &[]);
         let to = at_home(line, away.home.place, away.crc);
-        let mut gone = Vec::new();
-        let replaced = map.replace_if(away.copy, to, &mut gone);
+        let mut changes = Changes::default();
+        let replaced = map.replace_if(away.copy, to, &mut changes);
         replaced.expect("the nodes were prepared");
-        let sector = line.first_sector().0;
-        streams.table.count(away.home.place, sector, LINE_SECTORS);
-        for gone in &gone {
-            streams.table.discount(gone);
-        }
+        streams.table.count(&changes);
         self.entries_since.set(self.entries_since.get() + 1);
         self.stats.borrow_mut().bytes_in_place += LINE_BYTES;
     }

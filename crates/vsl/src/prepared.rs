@@ -2,7 +2,7 @@
 
 use forebay_units::Sector;
 
-use forebay_extents::{Extent, Replaced};
+use forebay_extents::{Changes, Extent};
 use forebay_extents::{Map, Need, Pins};
 
 /// Has the nodes of a range that is to be unmapped stay in memory, as far as [`unmap`] needs them.
@@ -25,17 +25,11 @@ pub(crate) fn prepare_to_unmap(
 ///
 /// # Panics
 /// If its nodes were not prepared.
-pub(crate) fn unmap(
-    map: &mut Map,
-    sector: Sector,
-    sectors: u64,
-    huge: u64,
-    replaced: &mut Vec<Replaced>,
-) {
+pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, changes: &mut Changes) {
     let range = sector.0..sector.0 + sectors;
     let done = match sectors >= huge {
-        true => map.detach(range, replaced),
-        false => map.clear(range, replaced),
+        true => map.detach(range, changes),
+        false => map.clear(range, changes),
     };
     done.expect("the nodes were prepared");
 }

@@ -58,21 +58,6 @@ pub(crate) fn pieces_of(sector: u64, sectors: u64) -> u64 {
     (to - from) / LINE_SECTORS
 }
 
-/// How many pieces more, or fewer, there may be when a run of the space is no longer mapped where it was.
-///
-/// A block of which all is gone has a piece less. What is cut out of the middle of a block may leave two pieces of one.
-pub(crate) fn pieces_without(sector: u64, sectors: u64) -> i64 {
-    let end = sector + sectors;
-    let (first, last) = (
-        round_up(sector, LINE_SECTORS),
-        round_down(end, LINE_SECTORS),
-    );
-    if last >= first {
-        return -(((last - first) / LINE_SECTORS) as i64);
-    }
-    1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,22 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_go_as_a_whole_have_a_piece_less_and_a_middle_one_more() {
-        assert_eq!(
-            [
-                pieces_of(0, 8),
-                pieces_of(7, 2),
-                pieces_of(3, 1),
-                pieces_of(0, 17)
-            ],
-            [1, 2, 1, 3]
-        );
-        assert_eq!(pieces_without(0, 8), -1);
-        assert_eq!(pieces_without(8, 80), -10);
-        assert_eq!(pieces_without(3, 2), 1);
-        assert_eq!(pieces_without(0, 4), 0);
-        assert_eq!(pieces_without(4, 4), 0);
-        assert_eq!(pieces_without(4, 8), 0);
-        assert_eq!(pieces_without(4, 16), -1);
+    fn a_run_has_a_piece_for_each_block_that_it_has_a_part_of() {
+        let pieces = [(0, 8), (7, 2), (3, 1), (0, 17)];
+        let pieces = pieces.map(|(sector, sectors)| pieces_of(sector, sectors));
+        assert_eq!(pieces, [1, 2, 1, 3]);
     }
 }

@@ -21,7 +21,7 @@ use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
 use forebay_extents::Map;
 use forebay_extents::Place;
-use forebay_extents::{Check, Extent, Replaced};
+use forebay_extents::{Changes, Check, Extent};
 
 /// A batch that waited so long for segments without any progress asks for a checkpoint if that makes room.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -231,7 +231,7 @@ impl Inner {
             grant,
             streams: &mut streams,
             map: &mut map,
-            gone: Vec::new(),
+            changes: Changes::default(),
             huge,
             placement: &mut ***placement,
             homes: &mut self.homes.borrow_mut(),
@@ -342,7 +342,7 @@ struct Doing<'a> {
     grant: Grant,
     streams: &'a mut Streams,
     map: &'a mut Map,
-    gone: Vec<Replaced>,
+    changes: Changes,
     /// Trims from this length on do not look at all that was mapped there.
     huge: u64,
     placement: &'a mut dyn Placement,
@@ -463,12 +463,9 @@ impl Doing<'_> {
             place: run.place,
             check: run.crc.map_or(Check::Segment, Check::Inline),
         };
-        let set = self.map.set(extent, &mut self.gone);
+        let set = self.map.set(extent, &mut self.changes);
         set.expect("the nodes were prepared");
-        self.streams
-            .table
-            .count(run.place, run.sector.0, run.sectors);
-        self.discount();
+        self.count();
     }
 
     fn trim(&mut self, sector: Sector, sectors: u64) {
@@ -479,8 +476,8 @@ impl Doing<'_> {
         }
         let entry = Entry::Trim { sector, sectors };
         self.streams.append(&mut self.grant, stream, entry, &[]);
-        unmap(self.map, sector, sectors, self.huge, &mut self.gone);
-        self.discount();
+        unmap(self.map, sector, sectors, self.huge, &mut self.changes);
+        self.count();
     }
 
     /// True if a part of the range lies in an open record of another stream.
@@ -490,9 +487,8 @@ impl Doing<'_> {
         mapped.any(|extent| self.streams.is_open_elsewhere(extent.place, stream))
     }
 
-    fn discount(&mut self) {
-        for gone in self.gone.drain(..) {
-            self.streams.table.discount(&gone);
-        }
+    fn count(&mut self) {
+        self.streams.table.count(&self.changes);
+        self.changes.clear();
     }
 }

@@ -8,10 +8,13 @@ use forebay_units::SECTOR_BYTES;
 use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
 use crate::place::Place;
 
-const MAGIC: &[u8; 8] = b"FOREMAP\x02";
+const MAGIC: &[u8; 8] = b"FOREMAP\x03";
 const WHAT: &str = "node of the map";
 const ENTRIES_AT: usize = 48;
-const LEAF_ENTRY_BYTES: usize = 16;
+/// Bytes of an entry of a leaf, without the checksums of the blocks behind its first.
+pub(crate) const LEAF_ENTRY_BYTES: usize = 16;
+/// Bytes of the checksum of each further block of an entry.
+const BLOCK_BYTES: usize = 4;
 const INNER_ENTRY_BYTES: usize = 19;
 /// Bytes of a place in an inner entry and in a root.
 pub(super) const PLACE_BYTES: usize = 7;
@@ -20,8 +23,8 @@ pub(super) const PLACE_BYTES: usize = 7;
 pub const NODE_BYTES: usize = HEADER_BYTES;
 /// Length of a node, in sectors.
 pub const NODE_SECTORS: u64 = NODE_BYTES as u64 / SECTOR_BYTES;
-/// The most extents that a leaf has room for.
-pub const LEAF_ENTRIES_MAX: usize = (NODE_BYTES - ENTRIES_AT) / LEAF_ENTRY_BYTES;
+/// The most extents that a leaf has room for, if each has an entry of its own.
+pub const LEAF_EXTENTS_MAX: usize = (NODE_BYTES - ENTRIES_AT) / LEAF_ENTRY_BYTES;
 /// The most children that an inner node has room for.
 pub const INNER_ENTRIES_MAX: usize = (NODE_BYTES - ENTRIES_AT) / INNER_ENTRY_BYTES;
 /// No map has more levels than this: far more than the fewest children a node is split into need.
@@ -104,7 +107,7 @@ impl Packed {
         }
     }
 
-    fn encode(self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.delta_and_place.to_le_bytes());
         out.extend_from_slice(&self.place_and_length.to_le_bytes());
         out.extend_from_slice(&self.crc.to_le_bytes());
@@ -116,6 +119,27 @@ impl Packed {
             place_and_length: from.uint(4)? as u32,
             crc: from.uint(4)? as u32,
         })
+    }
+}
+
+/// Returns true if an extent of a leaf goes on where the one before it ends, and both have checksums of their own. Then one entry has
+/// both, and the checksum of each.
+fn continues(before: &Extent, extent: &Extent) -> bool {
+    let same_kind = matches!(
+        (before.check, extent.check),
+        (Check::Inline(_), Check::Inline(_)) | (Check::Own(_), Check::Own(_))
+    );
+    same_kind
+        && before.sectors == INLINE_SECTORS_MAX
+        && before.end() == extent.sector
+        && before.place.plus(INLINE_SECTORS_MAX) == extent.place
+}
+
+/// Bytes that an extent takes in a leaf behind another.
+pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
+    match before.is_some_and(|before| continues(before, extent)) {
+        true => BLOCK_BYTES,
+        false => LEAF_ENTRY_BYTES,
     }
 }
 
@@ -133,8 +157,8 @@ pub struct Child {
 /// What a node holds, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Extents that do not overlap, at most [`LEAF_ENTRIES_MAX`], the last of which begins less than 2^28
-    /// sectors behind the node's base.
+    /// Extents that do not overlap, of which the last begins less than 2^28
+    /// sectors behind the node's base. Together they take at most as much as [`LEAF_EXTENTS_MAX`] entries.
     Leaf(Vec<Extent>),
     /// 1 to [`INNER_ENTRIES_MAX`] children.
     Inner(Vec<Child>),
@@ -181,7 +205,7 @@ impl Node {
     pub fn encode(&self) -> [u8; NODE_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         let count = match &self.content {
-            Content::Leaf(extents) => extents.len(),
+            Content::Leaf(extents) => runs(extents).count(),
             Content::Inner(children) => children.len(),
         };
         out.extend_from_slice(&self.base.to_le_bytes());
@@ -190,8 +214,8 @@ impl Node {
         debug_assert_eq!(out.len(), ENTRIES_AT);
         match &self.content {
             Content::Leaf(extents) => {
-                for extent in extents {
-                    Packed::new(extent, self.base).encode(&mut out);
+                for run in runs(extents) {
+                    encode_run(run, self.base, &mut out);
                 }
             }
             Content::Inner(children) => {
@@ -226,7 +250,7 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
     let (count, level) = (from.uint(2)? as usize, from.uint(1)? as u8);
     from.take(5)?;
     let possible = match level {
-        0 => 0..=LEAF_ENTRIES_MAX,
+        0 => 0..=LEAF_EXTENTS_MAX,
         _ => 1..=INNER_ENTRIES_MAX,
     };
     if !possible.contains(&count) || level >= LEVELS_MAX {
@@ -244,31 +268,56 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
     })
 }
 
+/// The extents of each entry.
+fn runs(extents: &[Extent]) -> impl Iterator<Item = &[Extent]> {
+    extents.chunk_by(continues)
+}
+
+fn encode_run(run: &[Extent], base: u64, out: &mut Vec<u8>) {
+    let (first, behind) = run.split_first().expect("a run is not empty");
+    let sectors = run.iter().map(|extent| extent.sectors).sum();
+    Packed::new(&Extent { sectors, ..*first }, base).encode(out);
+    for extent in behind {
+        out.extend_from_slice(&kind_of(extent.check).1.to_le_bytes());
+    }
+}
+
 fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>> {
     let (mut extents, mut end) = (Vec::with_capacity(count), base);
     for _ in 0..count {
-        let extent = extent(from, base)?;
-        if extent.sector < end {
+        let run = run(from, base)?;
+        if run.sector < end {
             return None;
         }
-        end = extent.end();
-        extents.push(extent);
+        end = run.end();
+        let (kind, _) = kind_of(run.check);
+        let mut at = run.sector;
+        while at < end {
+            let check = match run.check {
+                check if at == run.sector => check,
+                _ => check_of(kind, from.uint(BLOCK_BYTES)? as u32),
+            };
+            let to = match run.check {
+                Check::Inline(_) | Check::Own(_) => at + INLINE_SECTORS_MAX.min(end - at),
+                _ => end,
+            };
+            let part = run.part(at..to)?;
+            extents.push(Extent { check, ..part });
+            at = to;
+        }
     }
-    Some(extents)
+    // Entries that one would have done for are not written.
+    (runs(&extents).count() == count).then_some(extents)
 }
 
-fn extent(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
+/// An entry as if it was one extent.
+fn run(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
     let packed = Packed::decode(from)?;
     base.checked_add(packed.delta())?;
-    let extent = packed.extent(base);
-    let most = match extent.check {
-        Check::Inline(_) | Check::Own(_) => INLINE_SECTORS_MAX,
-        _ => EXTENT_SECTORS_MAX,
-    };
-    extent.sector.checked_add(extent.sectors)?;
-    let possible =
-        (1..=most).contains(&extent.sectors) && extent.place.0 + extent.sectors <= Place::END;
-    possible.then_some(extent)
+    let run = packed.extent(base);
+    run.sector.checked_add(run.sectors)?;
+    let possible = run.sectors > 0 && run.place.0 + run.sectors <= Place::END;
+    possible.then_some(run)
 }
 
 fn children(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Child>> {

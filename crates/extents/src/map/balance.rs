@@ -1,6 +1,6 @@
 //! How nodes are split when they are full, and joined or dropped when they are not worth a block.
 
-use super::leaf::{Change, End, Leaf};
+use super::leaf::{Change, End, Leaf, middle};
 use super::nodes::states::Remains;
 use super::nodes::{Body, Inner, NodeId, Slot};
 use super::path::{Path, Step};
@@ -27,12 +27,11 @@ impl Map {
     /// leaf and this one stays full.
     pub(super) fn split_for(&mut self, path: &Path, change: &Change, sector: u64) {
         let leaf = self.nodes.leaf(path.leaf());
-        let (going, coming) = change.entries();
-        let is_full = leaf.len() - going + coming > self.shape.leaf;
+        let is_full = leaf.encoded_with(change) > self.shape.leaf_bytes();
         let (at, first) = match change.is_at_end(leaf) {
             Some(End::Last) => (leaf.len(), sector),
             Some(End::First) if !is_full => (0, leaf.key(0)),
-            _ => (leaf.len() / 2, leaf.key(leaf.len() / 2)),
+            _ => (leaf.middle(), leaf.key(leaf.middle())),
         };
         self.mark(path);
         let right = self.nodes.edit_leaf(path.leaf(), |leaf| leaf.split_off(at));
@@ -84,7 +83,7 @@ impl Map {
         self.root = Some(Root { slot, level });
     }
 
-    /// The leaf at the path's end has fewer entries than before: drops nodes that got empty, and has those
+    /// The leaf at the path's end takes less room than before: drops nodes that got empty, and has those
     /// with few share a block with a neighbour, as far as that is in memory. The nodes on the path are
     /// marked as changed already.
     pub(super) fn settle(&mut self, path: &Path) {
@@ -118,7 +117,7 @@ impl Map {
         let (last, above) = steps.split_last().expect("a way to some node");
         let parent = above.last().expect("a node that is not the root");
         let node = self.nodes.get(last.id);
-        match node.body.len() {
+        match node.body.fill() {
             0 => {
                 let child = parent.child();
                 let slot = self
@@ -127,7 +126,7 @@ impl Map {
                 self.forget(slot);
                 true
             }
-            len => len < self.room(node.level) / 3 && self.share(above),
+            fill => fill < self.room(node.level) / 3 && self.share(above),
         }
     }
 
@@ -178,7 +177,7 @@ impl Map {
         }
     }
 
-    /// How many entries a node of this level may have.
+    /// How full a node of this level may be ([`Body::fill`]).
     fn room(&self, level: u8) -> usize {
         match level {
             0 => self.shape.leaf,
@@ -203,14 +202,14 @@ impl Map {
             .collect();
         for &(left, one, other) in &pairs {
             let (one, other) = (self.nodes.get(one), self.nodes.get(other));
-            let len = one.body.len() + other.body.len();
+            let fill = one.body.fill() + other.body.fill();
             // Not quite full, or the next entry would split it again.
-            if len <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false) {
+            if fill <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false) {
                 return true;
             }
         }
         for (left, one, other) in pairs {
-            let [one, other] = [one, other].map(|id| self.nodes.get(id).body.len());
+            let [one, other] = [one, other].map(|id| self.nodes.get(id).body.fill());
             if one.abs_diff(other) > 1 && self.pour(parent.id, left, true) {
                 break;
             }
@@ -248,21 +247,13 @@ impl Map {
 
     /// The first key of the second leaf, if there still is one; nothing at all if it cannot be done.
     fn pour_leaves(&mut self, one: NodeId, other: NodeId, evenly: bool) -> Option<Option<u64>> {
-        let mut all: Vec<Extent> = self.nodes.leaf(one).extents().collect();
-        let right = self.nodes.leaf(other).extents();
-        let len = all.len() + right.size_hint().0;
-        for next in right {
-            match all.last().and_then(|last| last.joined(&next)) {
-                Some(joined) => *all.last_mut().expect("it was joined") = joined,
-                None => all.push(next),
-            }
-        }
-        let joined = (len - all.len()) as u64;
-        let (kept, given) = all.split_at(if evenly { all.len() / 2 } else { all.len() });
+        // Extents that continue each other where the leaves meet stay two: callers count extents, and are told of changes only.
+        let both = [one, other].map(|id| self.nodes.leaf(id).extents());
+        let all: Vec<Extent> = both.into_iter().flatten().collect();
+        let (kept, given) = all.split_at(if evenly { middle(&all) } else { all.len() });
         let base = self.nodes.leaf(one).base();
         let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
         let first = evenly.then(|| given.key(0));
-        self.totals.entries = self.totals.entries.saturating_sub(joined);
         self.nodes.mark(one);
         self.nodes.edit_leaf(one, |leaf| *leaf = kept);
         if evenly {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::leaf::encoded_bytes;
 use super::nodes::states::NodeState;
 use super::nodes::{Body, NodeId, Slot};
 use super::path::narrow;
@@ -26,6 +27,8 @@ struct Seen {
     nodes: usize,
     clean: usize,
     written: usize,
+    /// Memory of nodes that are not clean.
+    unclean_bytes: usize,
     frozen: usize,
     changed: usize,
     /// Nodes that are not in memory.
@@ -33,7 +36,7 @@ struct Seen {
 }
 
 impl Map {
-    /// Looks at every node in memory: order, bounds, levels, joins, marks and counts. The counts of the
+    /// Looks at every node in memory: order, bounds, levels, marks and counts. The counts of the
     /// whole are compared if all of it is in memory.
     ///
     /// # Errors
@@ -67,6 +70,8 @@ impl Map {
             "written nodes miscounted",
         )?;
         demand(seen.clean == clean, "clean nodes miscounted")?;
+        let unclean = seen.unclean_bytes == counts.unclean_bytes;
+        demand(unclean, "memory of changed nodes miscounted")?;
         let free = nodes.ids().filter(|id| nodes.get(*id).is_free()).count();
         demand(seen.nodes + free == nodes.places(), "a node is lost")?;
         let parked = nodes.aside.values().filter(|aside| aside.gone).count();
@@ -106,6 +111,9 @@ impl Map {
             NodeState::Frozen => &mut seen.frozen,
             NodeState::Changed => &mut seen.changed,
         } += 1;
+        if state != NodeState::Clean {
+            seen.unclean_bytes += node.body.bytes();
+        }
         demand(node.level == level, "not of the level where it hangs")?;
         demand(node.body.len() > 0 || level == 0, "empty")?;
         demand(range.contains(&node.body.key()), "begins outside its range")?;
@@ -142,9 +150,9 @@ impl Map {
         seen.totals.entries += leaf.len() as u64;
         seen.totals.sectors += extents().map(|extent| extent.sectors).sum::<u64>();
         let mut pairs = extents().zip(extents().skip(1));
-        let apart =
-            pairs.all(|(one, next)| one.end() <= next.sector && one.joined(&next).is_none());
+        let apart = pairs.all(|(one, next)| one.end() <= next.sector);
+        let counted = encoded_bytes(None, extents()) == leaf.encoded();
         let all_sound = extents().all(|extent| extent.sectors > 0);
-        apart && all_sound && extents().last().is_none_or(|last| last.end() <= range.end)
+        apart && all_sound && counted && extents().last().is_none_or(|last| last.end() <= range.end)
     }
 }

@@ -1,10 +1,11 @@
-//! A leaf in memory: extents of 16 bytes each, and what a change makes of them.
+//! A leaf in memory: extents of 16 bytes each, and what a change makes of them. On the device, some take less
+//! (`format/node.rs::bytes_behind`), so a leaf counts the bytes that it takes there.
 
 use std::ops::Range;
 
 use super::ALLOCATION_BYTES;
-use crate::extent::{Extent, Replaced};
-use crate::format::{DELTA_MAX, Packed};
+use crate::extent::{Changes, Extent};
+use crate::format::{DELTA_MAX, Packed, bytes_behind};
 use crate::place::Place;
 
 /// Room for entries comes and goes in steps of so many.
@@ -19,6 +20,8 @@ pub(super) struct Leaf {
     /// Where the last entry begins, less the base.
     last: u32,
     len: u16,
+    /// Bytes that the entries take on the device.
+    encoded: u16,
 }
 
 impl Leaf {
@@ -40,6 +43,7 @@ impl Leaf {
             base,
             last: (last - base) as u32,
             len: len as u16,
+            encoded: encoded_bytes(None, extents.iter().copied()) as u16,
         })
     }
 
@@ -50,6 +54,7 @@ impl Leaf {
             base: 0,
             last: 0,
             len: 0,
+            encoded: 0,
         }
     }
 
@@ -59,6 +64,28 @@ impl Leaf {
 
     pub(super) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Bytes that the entries take on the device.
+    pub(super) fn encoded(&self) -> usize {
+        self.encoded.into()
+    }
+
+    /// The same with `change` made.
+    pub(super) fn encoded_with(&self, change: &Change) -> usize {
+        let at = &change.at;
+        let before = at.start.checked_sub(1).map(|before| self.get(before));
+        let behind = (at.end < self.len()).then(|| self.get(at.end));
+        let old = at.clone().map(|at| self.get(at)).chain(behind);
+        let new = change.with().iter().copied().chain(behind);
+        self.encoded() - encoded_bytes(before, old) + encoded_bytes(before, new)
+    }
+
+    /// The entry at which the leaf is split into halves of about as many bytes on the device. Neither is empty if the leaf has
+    /// two entries.
+    pub(super) fn middle(&self) -> usize {
+        let extents: Vec<Extent> = self.extents().collect();
+        middle(&extents)
     }
 
     /// Memory that it takes beside the node it is in, room and allocator's share included, in bytes.
@@ -84,11 +111,6 @@ impl Leaf {
 
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
         self.entries().iter().map(|entry| entry.extent(self.base))
-    }
-
-    /// What is mapped until now, if the leaf goes.
-    pub(super) fn replaced(&self) -> impl Iterator<Item = Replaced> {
-        self.extents().map(Replaced::from)
     }
 
     /// The first entry that ends behind `sector`.
@@ -165,6 +187,7 @@ impl Leaf {
         let room = self.entries.len();
         let fits = base == self.base && (len_after..len_after + 2 * STEP).contains(&room);
         let behind = at.start + with.len();
+        let encoded = self.encoded_with(change);
         // Otherwise it is not looked at, as it may lie far from the change.
         let is_last_new = at.end == len || base != self.base;
         if fits {
@@ -191,6 +214,7 @@ impl Leaf {
             self.base = base;
         }
         self.len = len_after as u16;
+        self.encoded = encoded as u16;
         if is_last_new {
             self.last = self.entries().last().map_or(0, |last| last.delta() as u32);
         }
@@ -207,21 +231,46 @@ impl Leaf {
     }
 }
 
+/// Bytes that extents take on the device behind another in the same leaf.
+pub(super) fn encoded_bytes(
+    mut before: Option<Extent>,
+    extents: impl Iterator<Item = Extent>,
+) -> usize {
+    let bytes = extents.map(|extent| {
+        let bytes = bytes_behind(before.as_ref(), &extent);
+        before = Some(extent);
+        bytes
+    });
+    bytes.sum()
+}
+
+/// Returns how many of `extents` take half of the bytes that all take on the device, about. Some, and not all, if there are two.
+pub(super) fn middle(extents: &[Extent]) -> usize {
+    let half = encoded_bytes(None, extents.iter().copied()) / 2;
+    let (mut bytes, mut before) = (0, None);
+    let left = extents.iter().take_while(|extent| {
+        bytes += bytes_behind(before, extent);
+        before = Some(*extent);
+        bytes <= half
+    });
+    left.count().clamp(1, extents.len().max(2) - 1)
+}
+
 /// What becomes of a leaf when a range of it is mapped anew or cleared.
 pub(super) struct Change {
-    /// Nothing outside it is changed.
-    range: Range<u64>,
     /// The entries that go.
     at: Range<usize>,
     with: [Extent; 3],
     count: usize,
+    /// The index in `with` of the extent that is new.
+    new: Option<usize>,
 }
 
 impl Change {
     /// Nothing in `range` is mapped any more.
     pub(super) fn clear(leaf: &Leaf, range: Range<u64>) -> Change {
         let (at, left, right) = around(leaf, &range);
-        Change::new(range, at, [left, None, right])
+        Change::new(at, [left, None, right])
     }
 
     /// `extent` is mapped, joined with what it continues or what continues it.
@@ -239,26 +288,27 @@ impl Change {
             new = joined;
             at.end += usize::from(right.take().is_none());
         }
-        Change::new(range, at, [left, Some(new), right])
+        Change::new(at, [left, Some(new), right])
     }
 
-    fn new(range: Range<u64>, at: Range<usize>, with: [Option<Extent>; 3]) -> Change {
+    fn new(at: Range<usize>, with: [Option<Extent>; 3]) -> Change {
         const NOTHING: Extent = Extent {
             sector: 0,
             sectors: 0,
             place: Place(0),
             check: crate::extent::Check::None,
         };
+        let new = with[1].map(|_| usize::from(with[0].is_some()));
         let (mut packed, mut count) = ([NOTHING; 3], 0);
         for extent in with.into_iter().flatten() {
             packed[count] = extent;
             count += 1;
         }
         Change {
-            range,
             at,
             with: packed,
             count,
+            new,
         }
     }
 
@@ -286,11 +336,22 @@ impl Change {
         }
     }
 
-    /// What is mapped in the range until now, in order.
-    pub(super) fn replaced(&self, leaf: &Leaf) -> impl Iterator<Item = Replaced> {
-        let gone = self.at.clone().map(|at| leaf.get(at));
-        gone.filter_map(|extent| extent.part(self.range.clone()))
-            .map(Replaced::from)
+    /// Adds what it does to the extents of `leaf`. Returns the sectors of the extents that go, and of those that come.
+    pub(super) fn note(&self, leaf: &Leaf, changes: &mut Changes) -> (u64, u64) {
+        let (mut gone, mut come) = (0, 0);
+        for at in self.at.clone() {
+            let extent = leaf.get(at);
+            gone += extent.sectors;
+            changes.gone.push(extent);
+        }
+        for (n, extent) in self.with().iter().enumerate() {
+            come += extent.sectors;
+            match self.new == Some(n) {
+                true => changes.new.push(*extent),
+                false => changes.rest.push(*extent),
+            }
+        }
+        (gone, come)
     }
 }
 

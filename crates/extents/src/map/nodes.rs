@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::ALLOCATION_BYTES;
 use super::leaf::Leaf;
+use crate::format::LEAF_ENTRY_BYTES;
 use crate::place::Place;
 use ring::Ring;
 use states::{Aside, Counts, Epochs};
@@ -129,6 +130,14 @@ impl Body {
     pub(super) fn len(&self) -> usize {
         match self {
             Body::Leaf(leaf) => leaf.len(),
+            Body::Inner(inner) => inner.len(),
+        }
+    }
+
+    /// How full the node is: children, or bytes of entries on the device in units of a leaf's longest entry. 0 if it has none.
+    pub(super) fn fill(&self) -> usize {
+        match self {
+            Body::Leaf(leaf) => leaf.encoded().div_ceil(LEAF_ENTRY_BYTES),
             Body::Inner(inner) => inner.len(),
         }
     }
@@ -356,7 +365,9 @@ impl Nodes {
         let body = &mut self.all[id.index()].body;
         let before = body.bytes();
         let done = change(body);
-        self.bytes = self.bytes - before + body.bytes();
+        let after = body.bytes();
+        self.bytes = self.bytes - before + after;
+        self.counts.unclean_bytes = self.counts.unclean_bytes - before + after;
         done
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::nodes::{Body, Inner, NodeId, Slot};
 use super::path::{Path, SPACE, Step, loaded};
 use super::{Map, Need, Pins, Root};
-use crate::extent::Replaced;
+use crate::extent::Changes;
 
 impl Map {
     /// How many subtrees are detached and were not looked at to their end.
@@ -18,12 +18,12 @@ impl Map {
     }
 
     /// Unmaps `range` as [`Map::clear`] does, but needs its first and its last leaf only, and what is above
-    /// them. What was mapped in these is put behind `replaced`; the rest is told by [`Map::reap`]. Each time,
+    /// them. What that changes in these is added to `changes`; the rest is told by [`Map::reap`]. Each time,
     /// at most two subtrees for each level of the tree are detached.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
-    pub fn detach(&mut self, range: Range<u64>, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+    pub fn detach(&mut self, range: Range<u64>, changes: &mut Changes) -> Result<(), Need> {
         if range.is_empty() {
             return Ok(());
         }
@@ -32,12 +32,12 @@ impl Map {
             && left.leaf() != right.leaf()
         {
             self.cut_between(&left, &right);
-            self.clear(range.clone(), replaced)?;
+            self.clear(range.clone(), changes)?;
             self.settle_after_cut(range.start);
             self.settle_after_cut(range.end - 1);
             return Ok(());
         }
-        self.clear(range, replaced)
+        self.clear(range, changes)
     }
 
     /// As [`Map::prepare`], for [`Map::detach`].
@@ -52,21 +52,20 @@ impl Map {
         self.prepare(range.end - 1..range.end, pins)
     }
 
-    /// Looks at one node of what was detached, and puts what is mapped in it behind `replaced`. Says whether
-    /// there was one.
+    /// Looks at one node of what was detached, and adds the extents in it to those that are gone. Says whether there was
+    /// one.
     ///
     /// # Errors
     /// [`Need`] if it is not in memory.
-    pub fn reap(&mut self, replaced: &mut Vec<Replaced>) -> Result<bool, Need> {
+    pub fn reap(&mut self, changes: &mut Changes) -> Result<bool, Need> {
         let Some(Root { slot, level }) = self.detached.last().copied() else {
             return Ok(false);
         };
         let id = loaded(slot, level, SPACE)?;
         let left = match &self.nodes.get(id).body {
             Body::Leaf(leaf) => {
-                let before = replaced.len();
-                replaced.extend(leaf.replaced());
-                let gone: u64 = replaced[before..].iter().map(|old| old.sectors).sum();
+                let gone: u64 = leaf.extents().map(|extent| extent.sectors).sum();
+                changes.gone.extend(leaf.extents());
                 let (totals, entries) = (&mut self.totals, leaf.len() as u64);
                 totals.sectors = totals.sectors.saturating_sub(gone);
                 totals.entries = totals.entries.saturating_sub(entries);

@@ -14,7 +14,7 @@ use crate::format::{Entry, Stream, rounded_clock};
 use crate::prepared::mapped;
 use crate::room::Room;
 use crate::space::Inner;
-use forebay_extents::{Check, Extent, Map};
+use forebay_extents::{Changes, Check, Extent, Map};
 
 /// What is left of a piece of eight sectors is at most so many runs.
 const RUNS_MAX: u64 = 4;
@@ -165,13 +165,10 @@ impl Inner {
                 place,
                 check: Check::Inline(crc),
             };
-            let mut gone = Vec::new();
-            let moved = map.replace_if(was, to, &mut gone);
+            let mut changes = Changes::default();
+            let moved = map.replace_if(was, to, &mut changes);
             moved.expect("the nodes were prepared");
-            streams.table.count(place, run.start, sectors);
-            for gone in &gone {
-                streams.table.discount(gone);
-            }
+            streams.table.count(&changes);
             self.entries_since.set(self.entries_since.get() + 1);
             self.stats.borrow_mut().bytes_moved += data.len() as u64;
             self.wrote(data.len() as u64);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_extents::Need;
+use forebay_extents::{Changes, Need};
 
 use super::retry::Retry;
 use crate::error::SpaceError;
@@ -16,11 +16,11 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
     let (mut retry, mut damaged) = (Retry::new(), 0);
     loop {
         let asked = inner.reap_asked.listen();
-        let mut replaced = Vec::new();
-        let tried = inner.map.borrow_mut().reap(&mut replaced);
+        let mut changes = Changes::default();
+        let tried = inner.map.borrow_mut().reap(&mut changes);
         let need = match tried {
             Ok(true) => {
-                inner.discount(&replaced);
+                inner.commit.composer_mut().table.count(&changes);
                 inner.commit.notify();
                 inner.rt.yield_now().await;
                 continue;

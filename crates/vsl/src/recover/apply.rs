@@ -12,9 +12,8 @@ use crate::format::Entry;
 use crate::homes::at_home;
 use crate::prepared::unmap;
 use crate::space::Inner;
-use crate::streams::Streams;
 use forebay_extents::Place;
-use forebay_extents::{Check, Extent, Replaced};
+use forebay_extents::{Changes, Check, Extent};
 
 /// Applies records in their order. Says how many of them changed what is mapped, and in how many entries.
 pub(super) async fn apply(
@@ -73,14 +72,6 @@ impl Inner {
     }
 }
 
-/// Counts the parts of a moved extent that the map points at now: those that `gone` lists lay elsewhere before.
-fn count_moved(streams: &mut Streams, to: Extent, gone: &[Replaced]) {
-    for gone in gone {
-        let place = to.place.plus(gone.sector - to.sector);
-        streams.table.count(place, gone.sector, gone.sectors);
-    }
-}
-
 fn as_open_error(error: SpaceError) -> OpenError {
     match error {
         SpaceError::Device(error) => OpenError::Device(error),
@@ -119,7 +110,7 @@ impl Inner {
         }
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
-        let mut gone = Vec::new();
+        let mut changes = Changes::default();
         let (sector, sectors) = (range.0.0, range.1);
         match *entry {
             Entry::Data { crc, .. } => {
@@ -129,8 +120,7 @@ impl Inner {
                     place,
                     check: Check::Inline(crc),
                 };
-                map.set(extent, &mut gone).expect("prepared");
-                streams.table.count(place, sector, sectors);
+                map.set(extent, &mut changes).expect("prepared");
                 streams.clock = WriteClock(streams.clock.0 + sectors);
             }
             Entry::Moved {
@@ -142,13 +132,12 @@ impl Inner {
                     place,
                     check: Check::Inline(crc),
                 };
-                map.replace_if(from, to, &mut gone).expect("prepared");
-                count_moved(&mut streams, to, &gone);
+                map.replace_if(from, to, &mut changes).expect("prepared");
                 if let Some(slot) = streams.table.slot_at(place) {
                     streams.table.set_born(slot, born);
                 }
             }
-            Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut gone),
+            Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut changes),
             Entry::Home {
                 line,
                 crc,
@@ -156,14 +145,11 @@ impl Inner {
                 place,
             } => {
                 let to = at_home(line, place, crc);
-                map.replace_if(from, to, &mut gone).expect("prepared");
-                count_moved(&mut streams, to, &gone);
+                map.replace_if(from, to, &mut changes).expect("prepared");
             }
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
         }
-        for gone in &gone {
-            streams.table.discount(gone);
-        }
+        streams.table.count(&changes);
         Ok(())
     }
 }

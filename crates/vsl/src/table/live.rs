@@ -1,13 +1,13 @@
 //! What is live in segments.
 
-use forebay_extents::{Place, Replaced};
+use forebay_extents::{Changes, Extent, Place};
 use forebay_units::SegmentSeq;
 
 use super::{SegmentTable, weight_of};
 use crate::counted::Counted;
 use crate::geometry::Slot;
 use crate::segment::SegmentState;
-use crate::weight::{pieces_of, pieces_without};
+use crate::weight::pieces_of;
 
 impl SegmentTable {
     /// All numbers that have places, in no order, and their slots.
@@ -41,15 +41,22 @@ impl SegmentTable {
         self.doubtful = false;
     }
 
-    /// The map points at a run of the space at `place`.
-    pub(crate) fn count(&mut self, place: Place, sector: u64, sectors: u64) {
-        self.add(place, sectors, pieces_of(sector, sectors));
-    }
-
-    /// The map no longer points at a run.
-    pub(crate) fn discount(&mut self, gone: &Replaced) {
-        let without = pieces_without(gone.sector, gone.sectors);
-        self.subtract(gone.place, gone.sectors, without);
+    /// The map has changed so. Its extents in a segment are what is live there, and the pieces that the cleaner moves.
+    pub(crate) fn count(&mut self, changes: &Changes) {
+        let pieces = |extent: &Extent| pieces_of(extent.sector, extent.sectors);
+        // First, so that a segment with a rest is never empty in between.
+        for extent in &changes.new {
+            self.add(extent.place, extent.sectors, pieces(extent));
+        }
+        for extent in &changes.rest {
+            // While recovery applies records, the map may point at segments that were used again.
+            if self.slot_at(extent.place).is_some() {
+                self.add(extent.place, extent.sectors, pieces(extent));
+            }
+        }
+        for extent in &changes.gone {
+            self.subtract(extent.place, extent.sectors, pieces(extent));
+        }
     }
 
     /// The newest checkpoint points at something it wrote beside nodes.
@@ -99,12 +106,12 @@ impl SegmentTable {
         let before = self.weight_of(slot);
         let segment = self.segments.get_mut(slot);
         segment.live += sectors as u32;
-        segment.pieces = (segment.pieces + pieces as u32).min(segment.live);
+        segment.pieces += pieces as u32;
         self.live += sectors;
         self.reweigh(slot, before);
     }
 
-    fn subtract(&mut self, place: Place, sectors: u64, pieces: i64) {
+    fn subtract(&mut self, place: Place, sectors: u64, pieces: u64) {
         // What lay in a retired segment was given up with it.
         let Some(slot) = self.slot_at(place) else {
             return;
@@ -113,11 +120,7 @@ impl SegmentTable {
         let segment = self.segments.get_mut(slot);
         let (had, gone) = (segment.live, sectors as u32);
         segment.live = had.saturating_sub(gone);
-        let left = i64::from(segment.pieces) + pieces;
-        segment.pieces = left.clamp(0, segment.live.into()) as u32;
-        if segment.pieces == 0 && segment.live > 0 && pieces != 0 {
-            segment.pieces = 1;
-        }
+        segment.pieces = segment.pieces.saturating_sub(pieces as u32);
         self.live -= u64::from(had.min(gone));
         if had < gone {
             self.doubt(slot, "more was given up in a segment than was counted");

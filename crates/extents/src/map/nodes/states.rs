@@ -52,6 +52,10 @@ pub(in crate::map) enum NodeState {
 pub(in crate::map) struct Counts {
     pub(in crate::map) changed: usize,
     pub(in crate::map) frozen: usize,
+    /// Memory of the bodies of nodes that are not clean: none of them can be evicted.
+    pub(in crate::map) unclean_bytes: usize,
+    /// That of the written ones among them.
+    pub(in crate::map) written_bytes: usize,
     /// Clean nodes that are not in the ring.
     pub(in crate::map) retired: usize,
 }
@@ -127,6 +131,7 @@ impl Nodes {
     /// Adds a node that was not in the tree before.
     pub(in crate::map) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
         self.counts.changed += 1;
+        self.counts.unclean_bytes += body.bytes();
         self.add(Node::new(body, level, self.epochs.current))
     }
 
@@ -145,6 +150,7 @@ impl Nodes {
         }
         self.get_mut(id).epoch = self.epochs.current;
         self.counts.changed += 1;
+        self.counts.unclean_bytes += self.get(id).body.bytes();
         true
     }
 
@@ -200,13 +206,20 @@ impl Nodes {
 
     /// Takes a node out of what is counted of its state.
     fn leave(&mut self, id: NodeId, state: NodeState) {
+        let bytes = self.get(id).body.bytes();
+        if state != NodeState::Clean {
+            self.counts.unclean_bytes -= bytes;
+        }
         match state {
             NodeState::Clean if self.get(id).retired => {
                 self.get_mut(id).retired = false;
                 self.counts.retired -= 1;
             }
             NodeState::Clean => self.clean = self.clean.unlink(self, id),
-            NodeState::Written => self.written = self.written.unlink(self, id),
+            NodeState::Written => {
+                self.counts.written_bytes -= bytes;
+                self.written = self.written.unlink(self, id);
+            }
             NodeState::Frozen => self.counts.frozen -= 1,
             NodeState::Changed => self.counts.changed -= 1,
         }
@@ -273,6 +286,9 @@ impl Nodes {
                 self.leave(id, NodeState::Frozen);
                 self.get_mut(id).epoch = 0;
                 self.written = self.written.link(self, id);
+                let bytes = self.get(id).body.bytes();
+                self.counts.unclean_bytes += bytes;
+                self.counts.written_bytes += bytes;
                 (before, false)
             }
         };
@@ -311,6 +327,7 @@ impl Nodes {
     pub(in crate::map) fn complete(&mut self) {
         self.epochs.completed = std::mem::take(&mut self.epochs.writing);
         let written = std::mem::take(&mut self.written);
+        self.counts.unclean_bytes -= std::mem::take(&mut self.counts.written_bytes);
         self.clean = self.clean.append(self, written);
     }
 
@@ -320,6 +337,7 @@ impl Nodes {
         self.epochs.writing = 0;
         let written = std::mem::take(&mut self.written);
         self.counts.changed += std::mem::take(&mut self.counts.frozen) + written.len();
+        self.counts.written_bytes = 0;
         let mut dropped = Vec::new();
         for (id, aside) in std::mem::take(&mut self.aside) {
             if aside.gone {
