@@ -1,8 +1,11 @@
 //! Neighbouring blocks with checksums of their own.
 
+use std::collections::BTreeMap;
+
 use forebay_rng::Rng;
 
 use super::*;
+use crate::extent::LeafExtent;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
 const BLOCKS: u64 = 20_000;
@@ -78,4 +81,68 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     }
     map.check().unwrap();
     assert_eq!(found, (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>());
+}
+
+/// Whoever counts extents by what changes tell counts exactly those that there are, and which of them follow another.
+#[test]
+fn changes_tell_which_extents_there_are() {
+    let rng = Rng::new(11);
+    let (mut followers, mut pours) = (0, 0);
+    for round in 0..120 {
+        let shape = Shape {
+            leaf: rng.pick(&[4, 5, 8, 20]),
+            inner: 6,
+        };
+        let mut map = Map::new(VOLUME, shape);
+        let mut known = BTreeMap::<LeafExtent, i32>::new();
+        let mut count = |changes: &Changes| {
+            for (extents, by) in [(&changes.new, 1), (&changes.rest, 1), (&changes.gone, -1)] {
+                for one in extents {
+                    *known.entry(*one).or_default() += by;
+                }
+            }
+        };
+        for n in 0..300 {
+            let (from, sectors) = (rng.below(400), 1 + rng.below(30));
+            let mut changes = Changes::default();
+            let (sector, sectors, check) = match rng.below(if round % 2 == 0 { 4 } else { 20 }) {
+                0 => (from, sectors, Check::Segment),
+                1 => (from, sectors.min(8), Check::Inline(n as u32)),
+                _ => (from / 8 * 8, 8, Check::Own(n as u32)),
+            };
+            // Often what goes on where something ends, in the space and on the medium.
+            let place = Place(if !rng.one_in(4) { 1000 + sector } else { 10_000 * n });
+            let to = Extent { sector, sectors, place, check };
+            let nodes = map.nodes();
+            match rng.below(if round % 2 == 0 { 5 } else { 12 }) {
+                0 => map.clear(from..from + sectors, &mut changes),
+                1 => map.detach(from..from + 5 * sectors, &mut changes),
+                2 => map.reap(&mut changes).map(drop),
+                3 => map.replace_if(Place(1000 + sector), to, &mut changes),
+                _ => map.set(to, &mut changes),
+            }
+            .expect("all is in memory");
+            pours += usize::from(map.nodes() < nodes);
+            count(&changes);
+        }
+        loop {
+            let mut changes = Changes::default();
+            let more = map.reap(&mut changes).expect("all is in memory");
+            count(&changes);
+            if !more {
+                break;
+            }
+        }
+        let mut there = Vec::new();
+        let mut walk = map.walk();
+        while let Some(visit) = walk.next(&map).expect("all is in memory") {
+            if let Visit::Extent(extent) = visit {
+                followers += usize::from(extent.follows);
+                there.push((extent, 1));
+            }
+        }
+        let known = known.into_iter().filter(|(_, count)| *count != 0);
+        assert_eq!(known.collect::<Vec<_>>(), there, "round {round}");
+    }
+    assert!(followers > 100 && pours > 500, "{followers} {pours}");
 }

@@ -9,6 +9,9 @@ pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
 /// The longest piece whose checksum can stand in the map, in sectors.
 pub const INLINE_SECTORS_MAX: u64 = 8;
 
+/// Two blocks of the longest such piece: what [`LeafExtent::follows`] goes by, in sectors.
+pub const PAGE_SECTORS: u64 = 2 * INLINE_SECTORS_MAX;
+
 /// How what is read of an extent is checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Check {
@@ -87,6 +90,26 @@ impl Extent {
         })
     }
 
+    /// True if it is a whole block, and `next` goes on where it ends, in the space and on the medium, and both have checksums of
+    /// their own.
+    pub(crate) fn goes_on_in(&self, next: &Extent) -> bool {
+        let same_kind = matches!(
+            (self.check, next.check),
+            (Check::Inline(_), Check::Inline(_)) | (Check::Own(_), Check::Own(_))
+        );
+        same_kind
+            && self.sectors == INLINE_SECTORS_MAX
+            && self.end() == next.sector
+            && self.place.plus(INLINE_SECTORS_MAX) == next.place
+    }
+
+    /// As [`LeafExtent::follows`] says, with `next` behind it in a leaf.
+    pub(crate) fn is_followed_by(&self, next: &Extent) -> bool {
+        self.sector.is_multiple_of(PAGE_SECTORS)
+            && next.sectors == INLINE_SECTORS_MAX
+            && self.goes_on_in(next)
+    }
+
     /// It and `next` in one, if `next` goes on where it ends, in the space and on the medium, and both
     /// together are not too long.
     pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
@@ -104,16 +127,39 @@ impl Extent {
     }
 }
 
+/// An extent, and how it stands to the one before it in its leaf.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LeafExtent {
+    /// The extent.
+    pub extent: Extent,
+    /// True if it is the second block of a page of [`PAGE_SECTORS`], and the extent before it is the first block and lies right before
+    /// it on the medium. Blocks with checksums of their own are not joined, but who moves the page moves both.
+    pub follows: bool,
+}
+
+/// Returns extents of a leaf with how each stands to the one before it; `before` is the one before the first.
+pub(crate) fn in_leaf(
+    mut before: Option<Extent>,
+    extents: impl Iterator<Item = Extent>,
+) -> impl Iterator<Item = LeafExtent> {
+    extents.map(move |extent| {
+        let follows = before.is_some_and(|before| before.is_followed_by(&extent));
+        before = Some(extent);
+        LeafExtent { extent, follows }
+    })
+}
+
 /// What changes of the map did to its extents. The map has had each extent of `gone`, and has each of `rest` and `new`, unless a
 /// later change had it go.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Changes {
     /// Extents that went: all or a part of each was mapped anew or unmapped, or joined with a new one.
-    pub gone: Vec<Extent>,
-    /// First and last parts of extents that went, which are still mapped to where they were.
-    pub rest: Vec<Extent>,
+    pub gone: Vec<LeafExtent>,
+    /// First and last parts of extents that went, which are still mapped to where they were; and extents that did not change, but
+    /// follow the one before them, or no longer do. Each of those is in `gone` as well, as it was.
+    pub rest: Vec<LeafExtent>,
     /// Extents that came, joined with what they continue.
-    pub new: Vec<Extent>,
+    pub new: Vec<LeafExtent>,
 }
 
 impl Changes {

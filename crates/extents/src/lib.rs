@@ -9,7 +9,9 @@ mod format;
 mod map;
 mod place;
 
-pub use extent::{Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
+pub use extent::{
+    Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, LeafExtent, PAGE_SECTORS,
+};
 pub use format::{
     Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX,
     NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef,

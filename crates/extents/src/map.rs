@@ -419,7 +419,7 @@ impl Map {
         let apply = |leaf: &mut leaf::Leaf| leaf.apply(change, base);
         self.nodes.edit_leaf(path.leaf(), apply);
         if shrinks {
-            self.settle(path);
+            self.settle(path, changes);
         }
         true
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay_rng::Rng;
 
 use super::*;
+use crate::extent::LeafExtent;
 use crate::format::{Content, Node};
 
 /// Where things are mapped: small regions, far apart, one across a multiple of 2^28.
@@ -584,7 +585,8 @@ impl World {
                     assert!(place.is_none_or(|place| places.insert(place)));
                 }
                 Visit::Dropped(place) => assert!(places.insert(place)),
-                Visit::Extent(extent) | Visit::Detached(extent) => {
+                Visit::Extent(LeafExtent { extent, .. })
+                | Visit::Detached(LeafExtent { extent, .. }) => {
                     (entries, sectors) = (entries + 1, sectors + extent.sectors);
                     let found = match visit {
                         Visit::Detached(_) => &mut detached,
@@ -665,8 +667,12 @@ fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
 /// Sectors that are no longer mapped to their places, by changes that mapped those of `mapped`.
 fn dead_by(changes: &Changes, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut counts: BTreeMap<(u64, u64), i32> = BTreeMap::new();
-    let gone = sectors_of(&changes.gone).into_iter().chain(mapped);
-    let there = [&changes.rest, &changes.new].map(|extents| sectors_of(extents));
+    let sectors = |extents: &[LeafExtent]| {
+        let extents: Vec<Extent> = extents.iter().map(|one| one.extent).collect();
+        sectors_of(&extents)
+    };
+    let gone = sectors(&changes.gone).into_iter().chain(mapped);
+    let there = [&changes.rest, &changes.new].map(|extents| sectors(extents));
     let gone = gone.map(|one| (one, 1));
     for (one, by) in gone.chain(there.concat().into_iter().map(|one| (one, -1))) {
         *counts.entry(one).or_default() += by;

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use forebay_rng::Rng;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -37,7 +35,7 @@ fn replaced_in(range: Range<u64>, changes: &Changes) -> Vec<Replaced> {
     let parts = changes
         .gone
         .iter()
-        .filter_map(|one| one.part(range.clone()));
+        .filter_map(|one| one.extent.part(range.clone()));
     let replaced = |part: Extent| replaced(part.sector, part.sectors, part.place.0);
     parts.map(replaced).collect()
 }
@@ -297,7 +295,7 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
     while loaded(&mut map, &medium, |map| map.reap(&mut changes)) {
         map.check().unwrap();
     }
-    let mut dead: Vec<u64> = changes.gone.iter().map(|old| old.sector / 16).collect();
+    let mut dead: Vec<u64> = changes.gone.iter().map(|old| old.extent.sector / 16).collect();
     dead.sort_unstable();
     assert_eq!(dead, (6..4994).collect::<Vec<u64>>());
     let after = checkpoint(&mut map, &mut medium, 1 << 31);
@@ -664,46 +662,6 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     }
     assert!(map.memory() as f64 / map.entries() as f64 <= 17.5 && map.memory() < 5 << 20);
     map.check().unwrap();
-}
-
-/// Whoever counts extents by what changes tell counts exactly those that there are.
-#[test]
-fn changes_tell_which_extents_there_are() {
-    let rng = Rng::new(11);
-    for _ in 0..60 {
-        let (mut map, mut known) = (Map::new(VOLUME, SMALL), BTreeMap::<Extent, i32>::new());
-        for n in 0..300 {
-            let (from, sectors) = (rng.below(400), 1 + rng.below(30));
-            let mut changes = Changes::default();
-            // Often what goes on where something ends, in the space and on the medium.
-            let place = if rng.coin() { 1000 + from } else { 10_000 * n };
-            let to = extent(from, sectors, place, Check::Segment);
-            match rng.below(5) {
-                0 => map.clear(from..from + sectors, &mut changes),
-                1 => map.detach(from..from + 5 * sectors, &mut changes),
-                2 => map.reap(&mut changes).map(drop),
-                3 => map.replace_if(Place(1000 + from), to, &mut changes),
-                _ => map.set(to, &mut changes),
-            }
-            .expect("all is in memory");
-            for (extents, by) in [(&changes.new, 1), (&changes.rest, 1), (&changes.gone, -1)] {
-                for one in extents {
-                    *known.entry(*one).or_default() += by;
-                }
-            }
-        }
-        while {
-            let mut changes = Changes::default();
-            let more = map.reap(&mut changes).expect("all is in memory");
-            for one in &changes.gone {
-                *known.entry(*one).or_default() -= 1;
-            }
-            more
-        } {}
-        let known = known.into_iter().filter(|(_, count)| *count != 0);
-        let there = all(&map).into_iter().map(|one| (one, 1));
-        assert_eq!(known.collect::<Vec<_>>(), there.collect::<Vec<_>>());
-    }
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::extent::LeafExtent;
 use crate::extent::Check;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
@@ -84,7 +85,8 @@ fn counted(visits: &[Visit]) -> ((u64, u64, u64), BTreeSet<Place>) {
     let (mut counts, mut places) = ((0, 0, 0), BTreeSet::new());
     for visit in visits {
         match visit {
-            Visit::Extent(extent) | Visit::Detached(extent) => {
+            Visit::Extent(LeafExtent { extent, .. })
+            | Visit::Detached(LeafExtent { extent, .. }) => {
                 counts = (counts.0 + extent.sectors, counts.1 + 1, counts.2);
             }
             Visit::Node { place, .. } => {

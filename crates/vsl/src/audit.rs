@@ -8,7 +8,7 @@ use crate::counted::Counted;
 use crate::error::SpaceError;
 use crate::space::{Inner, Space};
 use crate::store::read_checked;
-use crate::weight::pieces_of;
+use crate::weight::units_of;
 
 /// Memory for nodes while the map is walked, in bytes.
 const WALK_BYTES: u64 = 1 << 20;
@@ -39,12 +39,12 @@ impl Space {
         let (table, layout) = (&streams.table, streams.layout);
         let demand = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
         for (number, slot) in table.numbers() {
-            let (live, pieces) = counted.segments.get(&number).copied().unwrap_or_default();
+            let (live, units) = counted.segments.get(&number).copied().unwrap_or_default();
             let known = table.get(slot);
-            let same = (known.live.into(), known.pieces.into()) == (live, pieces);
+            let same = (known.live.into(), known.units.into()) == (live, units);
             let what = || {
                 format!(
-                    "{number} in {slot:?}: {live} sectors are live in {pieces} pieces, known is {known:?}"
+                    "{number} in {slot:?}: {live} sectors are live, {units} units; known is {known:?}"
                 )
             };
             demand(same, what())?;
@@ -92,11 +92,11 @@ impl Inner {
         let mut counted = Counted::default();
         let layout = self.store.layout();
         let mut walk = self.map.borrow().walk();
-        let add = |counted: &mut Counted, place: Place, sectors: u64, pieces: u64| {
+        let add = |counted: &mut Counted, place: Place, sectors: u64, units: u64| {
             let number = layout.segment_of(place);
             let segment = counted.segments.entry(number).or_default();
             segment.0 += sectors;
-            segment.1 += pieces;
+            segment.1 += units;
         };
         loop {
             let next = walk.next(&self.map.borrow());
@@ -113,16 +113,16 @@ impl Inner {
                     counted.nodes += NODE_SECTORS;
                     add(&mut counted, place, NODE_SECTORS, 0);
                 }
-                Ok(Some(visit @ (Visit::Extent(extent) | Visit::Detached(extent)))) => {
+                Ok(Some(visit @ (Visit::Extent(one) | Visit::Detached(one)))) => {
+                    let extent = one.extent;
                     counted.totals.0 += extent.sectors;
                     counted.totals.1 += 1;
-                    let pieces = pieces_of(extent.sector, extent.sectors);
                     // Recovery detaches a subtree again that was reaped before the crash. Other data may have taken its segments.
                     let table = &self.commit.composer().table;
                     let is_gone = matches!(visit, Visit::Detached(_))
                         && table.slot_at(extent.place).is_none();
                     if !is_gone {
-                        add(&mut counted, extent.place, extent.sectors, pieces);
+                        add(&mut counted, extent.place, extent.sectors, units_of(&one));
                     }
                 }
                 Err(need) => {

@@ -172,7 +172,6 @@ impl Inner {
                 for slot in slots {
                     let known = cut.table.get_mut(slot);
                     known.live = known.live.saturating_sub(NODE_SECTORS as u32);
-                    known.pieces = known.pieces.min(known.live);
                 }
                 done += portion.len();
                 if portion.len() == rest.len() {
@@ -274,7 +273,7 @@ impl Inner {
             // Opened since the cut.
             *known = Segment {
                 live: 0,
-                pieces: 0,
+                units: 0,
                 phase: SegmentPhase::Open,
                 ..now
             };

@@ -7,7 +7,7 @@ use forebay_units::SegmentSeq;
 /// What a walk over the map counted.
 #[derive(Default)]
 pub(crate) struct Counted {
-    /// Sectors and pieces that are live, by the numbers of their segments.
+    /// Sectors and units (`weight.rs`) that are live, by the numbers of their segments.
     pub(crate) segments: BTreeMap<SegmentSeq, (u64, u64)>,
     /// Sectors of nodes among them.
     pub(crate) nodes: u64,

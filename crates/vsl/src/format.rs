@@ -13,7 +13,9 @@ pub(crate) use checkpoint::{
     Checkpoint, ChunkRef, Index, OpenSegment, PART_BYTES, PartRef, TABLE_CHUNK_SEGMENTS,
     TableChunk, decode_queue, encode_queue,
 };
-pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MOVED_BYTES, MetaKind, Stream, rounded_clock};
+pub(crate) use entry::{
+    ENTRY_BYTES_MAX, Entry, MOVED_BYTES, MetaKind, NEXT_BYTES, Stream, rounded_clock,
+};
 pub(crate) use forebay_segments::HEADER_BYTES;
 pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN};

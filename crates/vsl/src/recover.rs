@@ -356,7 +356,7 @@ fn take_up(
             *known = Segment {
                 seq: number,
                 live: 0,
-                pieces: 0,
+                units: 0,
                 wear: known.wear.saturating_add(1),
                 ..*known
             };

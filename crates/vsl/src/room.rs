@@ -37,7 +37,7 @@
 
 use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
 use forebay_segments::RECORD_ENTRY_BYTES_MAX;
-use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
+use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::claim::{Claim, Floors, Wanted};
@@ -47,7 +47,9 @@ use crate::growth::Growth;
 use crate::options::Options;
 use crate::streams::Streams;
 use crate::table::{QUEUE_MAX, SegmentTable};
-use crate::weight::{MAP_BYTES, weight_at_most, weight_in_blocks, weight_in_map};
+use crate::weight::{
+    MAP_BYTES, in_blocks_at_most, weight_at_most, weight_in_blocks, weight_in_map,
+};
 
 /// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
 const CHECKPOINT_GAIN: f64 = 2.0;
@@ -103,6 +105,8 @@ pub(crate) struct Room {
     moved: usize,
     /// Bytes of nodes that changed, and from which amount on a checkpoint is made.
     changed: u64,
+    /// Memory of nodes that cannot be evicted, in bytes. A node may take more in memory than on the device.
+    changed_memory: u64,
     changed_max: u64,
     /// Memory that the map may take, in bytes.
     map_bytes: u64,
@@ -234,6 +238,7 @@ impl Room {
             kept: writers_floor(most, least),
             moved,
             changed,
+            changed_memory: changed.max(map.dirty_memory()),
             changed_max: streams.changed_max,
             map_bytes: streams.map_bytes,
             low: writers_floor(most.max(checkpoint), least)
@@ -292,7 +297,7 @@ impl Room {
     fn lacks_space(&self, map: &Map, asking: Asking<'_>) -> Option<Verdict> {
         let change = asking.batch.preallocates();
         let most: u64 = asking.ranges.iter().map(|(_, sectors)| *sectors).sum();
-        let pieces = most / LINE_SECTORS + 3 * asking.ranges.len() as u64;
+        let (extents, units) = in_blocks_at_most(most, asking.ranges.len() as u64);
         let before = weight_in_blocks(self.preallocated);
         let after = weight_in_blocks(self.preallocated.saturating_add_signed(change));
         // Nodes that change later must not take what is preallocated.
@@ -302,7 +307,7 @@ impl Room {
             self.available
         };
         let trims = asking.batch.bytes() == 0 && change <= 0;
-        if trims || self.used + weight_in_map(most, pieces) + after.max(before) <= available {
+        if trims || self.used + weight_in_map(most, units, extents) + after.max(before) <= available {
             return None;
         }
         let growth = Growth::of(map, asking.batch, asking.ranges, asking.huge);
@@ -357,7 +362,7 @@ impl Room {
 
     /// True if no more nodes may change before a checkpoint is made.
     pub(crate) fn needs_checkpoint(&self) -> bool {
-        let many = self.changed >= self.map_bytes || self.checkpoint > self.checkpoint_cap;
+        let many = self.changed_memory >= self.map_bytes || self.checkpoint > self.checkpoint_cap;
         many && self.changed > CHANGED_MIN
     }
 
@@ -405,7 +410,7 @@ impl Room {
         let reusable = table.queued() + table.usable();
         let many = 4 * self.checkpoint > 3 * self.checkpoint_cap
             && self.changed >= self.changed_max / 4 * 3;
-        let memory = self.changed >= self.map_bytes / 4 * 3;
+        let memory = self.changed_memory >= self.map_bytes / 4 * 3;
         if entries >= entries_max || (many || memory) && self.changed > CHANGED_MIN {
             return true;
         }

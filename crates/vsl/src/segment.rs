@@ -119,8 +119,8 @@ pub(crate) struct Segment {
     pub(crate) stream: Stream,
     /// Sectors that are live: the map or the newest checkpoint points at them.
     pub(crate) live: u32,
-    /// At most so many pieces are moved if it is cleaned.
-    pub(crate) pieces: u32,
+    /// What the extents of the map count for in it (`weight.rs`), in units.
+    pub(crate) units: u32,
     /// Its number in the order in which segments were opened; never given to another segment.
     pub(crate) seq: SegmentSeq,
     /// When users wrote its data: on average for moved data, otherwise when the segment was opened.
@@ -140,7 +140,7 @@ impl Segment {
         phase: SegmentPhase::Free,
         stream: Stream(0),
         live: 0,
-        pieces: 0,
+        units: 0,
         seq: SegmentSeq(0),
         born: WriteClock(0),
         closed: WriteClock(0),
@@ -153,7 +153,7 @@ impl Segment {
             phase: SegmentPhase::Open,
             stream,
             live: 0,
-            pieces: 0,
+            units: 0,
             seq,
             born: now,
             closed: now,

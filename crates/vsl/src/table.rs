@@ -417,7 +417,7 @@ impl SegmentTable {
             self.slots.remove(&segment.seq);
         }
         let known = self.segments.get_mut(slot);
-        (known.live, known.pieces) = (0, 0);
+        (known.live, known.units) = (0, 0);
     }
 
     /// Recovery has applied all records: what queued segments held is retired.
@@ -492,5 +492,5 @@ impl Hasher for NumberHasher {
 }
 
 fn weight_of(segment: &Segment) -> u64 {
-    weight(segment.live.into(), segment.pieces.into())
+    weight(segment.live.into(), segment.units.into())
 }

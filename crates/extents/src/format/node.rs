@@ -122,22 +122,9 @@ impl Packed {
     }
 }
 
-/// Returns true if an extent of a leaf goes on where the one before it ends, and both have checksums of their own. Then one entry has
-/// both, and the checksum of each.
-fn continues(before: &Extent, extent: &Extent) -> bool {
-    let same_kind = matches!(
-        (before.check, extent.check),
-        (Check::Inline(_), Check::Inline(_)) | (Check::Own(_), Check::Own(_))
-    );
-    same_kind
-        && before.sectors == INLINE_SECTORS_MAX
-        && before.end() == extent.sector
-        && before.place.plus(INLINE_SECTORS_MAX) == extent.place
-}
-
 /// Bytes that an extent takes in a leaf behind another.
 pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
-    match before.is_some_and(|before| continues(before, extent)) {
+    match before.is_some_and(|before| before.goes_on_in(extent)) {
         true => BLOCK_BYTES,
         false => LEAF_ENTRY_BYTES,
     }
@@ -268,9 +255,9 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
     })
 }
 
-/// The extents of each entry.
+/// The extents of each entry: those that go on in one another have one.
 fn runs(extents: &[Extent]) -> impl Iterator<Item = &[Extent]> {
-    extents.chunk_by(continues)
+    extents.chunk_by(Extent::goes_on_in)
 }
 
 fn encode_run(run: &[Extent], base: u64, out: &mut Vec<u8>) {

@@ -1,11 +1,11 @@
 //! How nodes are split when they are full, and joined or dropped when they are not worth a block.
 
-use super::leaf::{Change, End, Leaf, middle};
+use super::leaf::{Change, End, Leaf, middle, note_behind};
 use super::nodes::states::Remains;
 use super::nodes::{Body, Inner, NodeId, Slot};
 use super::path::{Path, Step};
 use super::{Map, Root};
-use crate::extent::Extent;
+use crate::extent::{Changes, Extent};
 use crate::format::LEVELS_MAX;
 
 impl Map {
@@ -86,14 +86,14 @@ impl Map {
     /// The leaf at the path's end takes less room than before: drops nodes that got empty, and has those
     /// with few share a block with a neighbour, as far as that is in memory. The nodes on the path are
     /// marked as changed already.
-    pub(super) fn settle(&mut self, path: &Path) {
+    pub(super) fn settle(&mut self, path: &Path, changes: &mut Changes) {
         let is_empty = self.nodes.leaf(path.leaf()).len() == 0;
         if is_empty && self.pinned(&path.range) && !self.has_heir(path.steps()) {
             self.hollow.push(path.range.start);
             return;
         }
         for depth in (1..path.steps().len()).rev() {
-            if !self.settle_at(&path.steps()[..=depth]) {
+            if !self.settle_at(&path.steps()[..=depth], changes) {
                 return;
             }
         }
@@ -107,13 +107,13 @@ impl Map {
                 && self.nodes.leaf(path.leaf()).len() == 0
             {
                 self.mark(&path);
-                self.settle(&path);
+                self.settle(&path, &mut Changes::default());
             }
         }
     }
 
     /// As [`Map::settle`], for the last one of `steps` alone. Says whether its parent has a child less.
-    pub(super) fn settle_at(&mut self, steps: &[Step]) -> bool {
+    pub(super) fn settle_at(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
         let (last, above) = steps.split_last().expect("a way to some node");
         let parent = above.last().expect("a node that is not the root");
         let node = self.nodes.get(last.id);
@@ -126,7 +126,7 @@ impl Map {
                 self.forget(slot);
                 true
             }
-            fill => fill < self.room(node.level) / 3 && self.share(above),
+            fill => fill < self.room(node.level) / 3 && self.share(above, changes),
         }
     }
 
@@ -187,7 +187,7 @@ impl Map {
 
     /// Joins the chosen child of the last one of `steps` with a neighbour. If no neighbour has room for all,
     /// entries go over from one, so that both have as many. Says whether there is a node less.
-    fn share(&mut self, steps: &[Step]) -> bool {
+    fn share(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
         let (parent, start) = (steps[steps.len() - 1], self.start(steps));
         let rekey = |inner: &mut Inner| inner.keys[0] = start;
         self.nodes.edit_inner(parent.id, rekey);
@@ -204,13 +204,13 @@ impl Map {
             let (one, other) = (self.nodes.get(one), self.nodes.get(other));
             let fill = one.body.fill() + other.body.fill();
             // Not quite full, or the next entry would split it again.
-            if fill <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false) {
+            if fill <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false, changes) {
                 return true;
             }
         }
         for (left, one, other) in pairs {
             let [one, other] = [one, other].map(|id| self.nodes.get(id).body.fill());
-            if one.abs_diff(other) > 1 && self.pour(parent.id, left, true) {
+            if one.abs_diff(other) > 1 && self.pour(parent.id, left, true, changes) {
                 break;
             }
         }
@@ -219,12 +219,18 @@ impl Map {
 
     /// Puts what the child `left` of `parent` and the next one hold into the first, or `evenly` into both.
     /// Says no, and does nothing, if entries would be too far apart for a leaf.
-    fn pour(&mut self, parent: NodeId, left: usize, evenly: bool) -> bool {
+    fn pour(
+        &mut self,
+        parent: NodeId,
+        left: usize,
+        evenly: bool,
+        changes: &mut Changes,
+    ) -> bool {
         let inner = self.nodes.inner(parent);
         let between = inner.keys[left + 1];
         let [one, other] = [left, left + 1].map(|at| inner.slots[at].id().expect("in memory"));
         let poured = match &self.nodes.get(one).body {
-            Body::Leaf(_) => self.pour_leaves(one, other, evenly),
+            Body::Leaf(_) => self.pour_leaves(one, other, evenly, changes),
             _ => Some(self.pour_inner(one, other, between, evenly)),
         };
         let Some(first) = poured else {
@@ -246,13 +252,24 @@ impl Map {
     }
 
     /// The first key of the second leaf, if there still is one; nothing at all if it cannot be done.
-    fn pour_leaves(&mut self, one: NodeId, other: NodeId, evenly: bool) -> Option<Option<u64>> {
+    fn pour_leaves(
+        &mut self,
+        one: NodeId,
+        other: NodeId,
+        evenly: bool,
+        changes: &mut Changes,
+    ) -> Option<Option<u64>> {
         // Extents that continue each other where the leaves meet stay two: callers count extents, and are told of changes only.
+        let [one_len, other_len] = [one, other].map(|id| self.nodes.leaf(id).len());
         let both = [one, other].map(|id| self.nodes.leaf(id).extents());
         let all: Vec<Extent> = both.into_iter().flatten().collect();
         let (kept, given) = all.split_at(if evenly { middle(&all) } else { all.len() });
         let base = self.nodes.leaf(one).base();
         let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
+        // What was the first of its leaf may now follow the last of the other.
+        if one_len > 0 && other_len > 0 && kept.len() != one_len {
+            note_behind(None, Some(all[one_len - 1]), all[one_len], changes);
+        }
         let first = evenly.then(|| given.key(0));
         self.nodes.mark(one);
         self.nodes.edit_leaf(one, |leaf| *leaf = kept);

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::ALLOCATION_BYTES;
-use crate::extent::{Changes, Extent};
+use crate::extent::{Changes, Extent, LeafExtent, in_leaf};
 use crate::format::{DELTA_MAX, Packed, bytes_behind};
 use crate::place::Place;
 
@@ -82,7 +82,7 @@ impl Leaf {
     }
 
     /// The entry at which the leaf is split into halves of about as many bytes on the device. Neither is empty if the leaf has
-    /// two entries.
+    /// three entries.
     pub(super) fn middle(&self) -> usize {
         let extents: Vec<Extent> = self.extents().collect();
         middle(&extents)
@@ -111,6 +111,11 @@ impl Leaf {
 
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
         self.entries().iter().map(|entry| entry.extent(self.base))
+    }
+
+    /// The same, with how each stands to the one before it.
+    pub(super) fn leaf_extents(&self) -> impl Iterator<Item = LeafExtent> {
+        in_leaf(None, self.extents())
     }
 
     /// The first entry that ends behind `sector`.
@@ -244,7 +249,8 @@ pub(super) fn encoded_bytes(
     bytes.sum()
 }
 
-/// Returns how many of `extents` take half of the bytes that all take on the device, about. Some, and not all, if there are two.
+/// Returns how many of `extents` take half of the bytes that all take on the device, about. Some, and not all, if there are three. The
+/// blocks of a page are not parted.
 pub(super) fn middle(extents: &[Extent]) -> usize {
     let half = encoded_bytes(None, extents.iter().copied()) / 2;
     let (mut bytes, mut before) = (0, None);
@@ -253,7 +259,13 @@ pub(super) fn middle(extents: &[Extent]) -> usize {
         before = Some(*extent);
         bytes <= half
     });
-    left.count().clamp(1, extents.len().max(2) - 1)
+    let most = extents.len().max(2) - 1;
+    let at = left.count().clamp(1, most);
+    match extents.get(at).is_some_and(|next| extents[at - 1].is_followed_by(next)) {
+        true if at < most => at + 1,
+        true if at > 1 => at - 1,
+        _ => at,
+    }
 }
 
 /// What becomes of a leaf when a range of it is mapped anew or cleared.
@@ -338,20 +350,45 @@ impl Change {
 
     /// Adds what it does to the extents of `leaf`. Returns the sectors of the extents that go, and of those that come.
     pub(super) fn note(&self, leaf: &Leaf, changes: &mut Changes) -> (u64, u64) {
+        let before = self.at.start.checked_sub(1).map(|before| leaf.get(before));
+        let behind = (self.at.end < leaf.len()).then(|| leaf.get(self.at.end));
         let (mut gone, mut come) = (0, 0);
-        for at in self.at.clone() {
-            let extent = leaf.get(at);
-            gone += extent.sectors;
-            changes.gone.push(extent);
+        let mut last = before;
+        for one in in_leaf(before, self.at.clone().map(|at| leaf.get(at))) {
+            gone += one.extent.sectors;
+            last = Some(one.extent);
+            changes.gone.push(one);
         }
-        for (n, extent) in self.with().iter().enumerate() {
-            come += extent.sectors;
+        let mut last_now = before;
+        for (n, one) in in_leaf(before, self.with().iter().copied()).enumerate() {
+            come += one.extent.sectors;
+            last_now = Some(one.extent);
             match self.new == Some(n) {
-                true => changes.new.push(*extent),
-                false => changes.rest.push(*extent),
+                true => changes.new.push(one),
+                false => changes.rest.push(one),
             }
         }
+        if let Some(behind) = behind {
+            note_behind(last, last_now, behind, changes);
+        }
         (gone, come)
+    }
+}
+
+/// Notes if an extent that did not change follows another one than before, or no longer any.
+pub(super) fn note_behind(
+    before: Option<Extent>,
+    now: Option<Extent>,
+    extent: Extent,
+    changes: &mut Changes,
+) {
+    let [was, is] = [before, now].map(|before| {
+        let follows = before.is_some_and(|before| before.is_followed_by(&extent));
+        LeafExtent { extent, follows }
+    });
+    if was != is {
+        changes.gone.push(was);
+        changes.rest.push(is);
     }
 }
 

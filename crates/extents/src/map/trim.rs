@@ -65,7 +65,7 @@ impl Map {
         let left = match &self.nodes.get(id).body {
             Body::Leaf(leaf) => {
                 let gone: u64 = leaf.extents().map(|extent| extent.sectors).sum();
-                changes.gone.extend(leaf.extents());
+                changes.gone.extend(leaf.leaf_extents());
                 let (totals, entries) = (&mut self.totals, leaf.len() as u64);
                 totals.sectors = totals.sectors.saturating_sub(gone);
                 totals.entries = totals.entries.saturating_sub(entries);
@@ -165,7 +165,7 @@ impl Map {
         {
             self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
-            depth = match self.settle_at(steps) {
+            depth = match self.settle_at(steps, &mut Changes::default()) {
                 true => 1.max(depth - 1),
                 false => depth + 1,
             };

@@ -11,7 +11,7 @@ use super::cache::{LoadError, verified};
 use super::nodes::{Body, NodeId};
 use super::path::{SPACE, loaded};
 use super::{Map, Need, Root};
-use crate::extent::Extent;
+use crate::extent::{Extent, LeafExtent, in_leaf};
 use crate::format::Content;
 use crate::place::Place;
 
@@ -37,10 +37,10 @@ pub enum Visit {
     /// The copy of a node that is not in the map any more. It is live until the next checkpoint supersedes it.
     Dropped(Place),
     /// An extent of the tree.
-    Extent(Extent),
+    Extent(LeafExtent),
     /// An extent of a detached subtree that is still to be reaped. A subtree that was reaped before a crash is detached again
     /// by recovery, so the data may be gone.
-    Detached(Extent),
+    Detached(LeafExtent),
 }
 
 /// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. If the map is changed otherwise, what
@@ -99,7 +99,7 @@ impl Map {
         let place = self.nodes.copy(id).map(|(place, _)| place);
         found.push_back(Visit::Node { level, place });
         match &self.nodes.get(id).body {
-            Body::Leaf(leaf) => found.extend(leaf.extents().map(Visit::Detached)),
+            Body::Leaf(leaf) => found.extend(leaf.leaf_extents().map(Visit::Detached)),
             Body::Inner(inner) => {
                 let level = level.saturating_sub(1);
                 below.extend(inner.slots.iter().map(|&slot| Root { slot, level }));
@@ -119,7 +119,7 @@ impl Map {
             let place = copy.map(|(place, _)| place);
             found.push_back(Visit::Node { level, place });
         }
-        let extents = self.nodes.leaf(path.leaf()).extents();
+        let extents = self.nodes.leaf(path.leaf()).leaf_extents();
         found.extend(extents.map(Visit::Extent));
         Ok((path.range.end < SPACE.end).then_some(path.range.end))
     }
@@ -157,7 +157,8 @@ impl Walk {
         self.pass(need);
         match block.content {
             Content::Leaf(extents) => {
-                self.found.extend(extents.into_iter().map(Visit::Detached));
+                let extents = in_leaf(None, extents.into_iter());
+                self.found.extend(extents.map(Visit::Detached));
             }
             Content::Inner(children) => self.missing.extend(children.iter().map(|child| Need {
                 place: child.place,

@@ -15,7 +15,7 @@ use crate::prepared::mapped;
 use crate::space::Inner;
 use crate::store::read_blocks;
 use forebay_extents::Place;
-use forebay_extents::{Check, Extent};
+use forebay_extents::{Check, Extent, PAGE_SECTORS};
 
 /// What lies between two live pieces is read with them if it is no longer than this, in bytes.
 const GAP_BYTES: u64 = 128 << 10;
@@ -96,7 +96,27 @@ impl Run {
     fn continues_in(&self, next: &Run) -> bool {
         let end = self.sector.0 + self.sectors;
         let in_line = !end.is_multiple_of(LINE_SECTORS);
-        end == next.sector.0 && self.at + self.sectors * SECTOR_BYTES == next.at && in_line
+        self.goes_on_in(next) && in_line
+    }
+
+    /// True if `next` goes on where this run ends, in the space and in the segment.
+    fn goes_on_in(&self, next: &Run) -> bool {
+        let end = self.sector.0 + self.sectors;
+        end == next.sector.0 && self.at + self.sectors * SECTOR_BYTES == next.at
+    }
+}
+
+/// Has the pieces of a page that lie one behind the other be as old as the youngest: so they stay together, and one entry is long
+/// (`weight.rs`).
+fn join_pages(runs: &mut [Run]) {
+    let in_page = |one: &Run, next: &Run| {
+        one.goes_on_in(next) && !next.sector.0.is_multiple_of(PAGE_SECTORS)
+    };
+    for page in runs.chunk_by_mut(in_page) {
+        let youngest = page.iter().map(|run| run.born).max();
+        for run in page {
+            run.born = youngest.unwrap_or(run.born);
+        }
     }
 }
 
@@ -163,6 +183,7 @@ impl Inner {
                 }
             }
         }
+        join_pages(&mut runs);
         let layout = self.store.layout();
         loaded.pieces.extend(runs.into_iter().map(|run| Piece {
             sector: run.sector,

@@ -161,7 +161,7 @@ impl TableChunk {
             };
             out.extend_from_slice(&[phase, segment.stream.0]);
             put(&mut out, segment.live.into(), 3);
-            put(&mut out, segment.pieces.into(), 3);
+            put(&mut out, segment.units.into(), 3);
             put(&mut out, segment.seq.0, 7);
             put_clock(&mut out, segment.born);
             put_clock(&mut out, segment.closed);
@@ -187,14 +187,14 @@ impl TableChunk {
                 phase,
                 stream: Stream(from.uint(1)? as u8),
                 live: from.uint(3)? as u32,
-                pieces: from.uint(3)? as u32,
+                units: from.uint(3)? as u32,
                 seq: SegmentSeq(from.uint(7)?),
                 born: WriteClock(from.uint(7)?),
                 closed: WriteClock(from.uint(7)?),
                 wear: from.uint(3)? as u32,
             };
-            // Nothing is live in what is free, and a piece has a sector at least.
-            let sound = segment.pieces <= segment.live
+            // Nothing is live in what is free.
+            let sound = (segment.units == 0 || segment.live > 0)
                 && (segment.live == 0
                     || phase == SegmentPhase::Open
                     || phase == SegmentPhase::Closed);

@@ -2,6 +2,7 @@
 
 use super::SegmentTable;
 use crate::geometry::Slot;
+use crate::weight::units_at_most;
 use crate::segment::SegmentState;
 
 impl SegmentTable {
@@ -23,7 +24,8 @@ impl SegmentTable {
                 false => Err(format!("{slot:?}, {state:?}: {what} ({segment:?})")),
             };
             demand(segment.phase == state.phase(), "another phase")?;
-            demand(segment.pieces <= segment.live, "more pieces than sectors")?;
+            let most = units_at_most(segment.live.into());
+            demand(u64::from(segment.units) <= most, "more units than sectors have")?;
             demand(
                 !state.is_unused() || self.live_in(slot) == 0,
                 "unused, and something is live",

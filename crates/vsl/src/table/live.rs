@@ -1,13 +1,13 @@
 //! What is live in segments.
 
-use forebay_extents::{Changes, Extent, Place};
+use forebay_extents::{Changes, Place};
 use forebay_units::SegmentSeq;
 
 use super::{SegmentTable, weight_of};
 use crate::counted::Counted;
 use crate::geometry::Slot;
 use crate::segment::SegmentState;
-use crate::weight::pieces_of;
+use crate::weight::units_of;
 
 impl SegmentTable {
     /// All numbers that have places, in no order, and their slots.
@@ -29,11 +29,11 @@ impl SegmentTable {
     pub(crate) fn set_counts(&mut self, counted: &Counted) {
         let numbers: Vec<(SegmentSeq, Slot)> = self.numbers().collect();
         for (number, slot) in numbers {
-            let (live, pieces) = counted.segments.get(&number).copied().unwrap_or_default();
+            let (live, units) = counted.segments.get(&number).copied().unwrap_or_default();
             let (before, had) = (self.weight_of(slot), self.get(slot).live);
             let segment = self.segments.get_mut(slot);
             segment.live = live as u32;
-            segment.pieces = (pieces as u32).min(segment.live);
+            segment.units = units as u32;
             self.live = self.live - u64::from(had) + live;
             self.reweigh(slot, before);
         }
@@ -41,21 +41,20 @@ impl SegmentTable {
         self.doubtful = false;
     }
 
-    /// The map has changed so. Its extents in a segment are what is live there, and the pieces that the cleaner moves.
+    /// The map has changed so. Its extents in a segment are what is live there.
     pub(crate) fn count(&mut self, changes: &Changes) {
-        let pieces = |extent: &Extent| pieces_of(extent.sector, extent.sectors);
         // First, so that a segment with a rest is never empty in between.
-        for extent in &changes.new {
-            self.add(extent.place, extent.sectors, pieces(extent));
+        for one in &changes.new {
+            self.add(one.extent.place, one.extent.sectors, units_of(one));
         }
-        for extent in &changes.rest {
+        for one in &changes.rest {
             // While recovery applies records, the map may point at segments that were used again.
-            if self.slot_at(extent.place).is_some() {
-                self.add(extent.place, extent.sectors, pieces(extent));
+            if self.slot_at(one.extent.place).is_some() {
+                self.add(one.extent.place, one.extent.sectors, units_of(one));
             }
         }
-        for extent in &changes.gone {
-            self.subtract(extent.place, extent.sectors, pieces(extent));
+        for one in &changes.gone {
+            self.subtract(one.extent.place, one.extent.sectors, units_of(one));
         }
     }
 
@@ -98,7 +97,7 @@ impl SegmentTable {
         self.nodes = sectors;
     }
 
-    fn add(&mut self, place: Place, sectors: u64, pieces: u64) {
+    fn add(&mut self, place: Place, sectors: u64, units: u64) {
         let Some(slot) = self.slot_at(place) else {
             // Nothing is mapped to a number that is retired, unless counts were wrong.
             return self.doubt(Slot(0), "the map points at a segment that is retired");
@@ -106,12 +105,12 @@ impl SegmentTable {
         let before = self.weight_of(slot);
         let segment = self.segments.get_mut(slot);
         segment.live += sectors as u32;
-        segment.pieces += pieces as u32;
+        segment.units += units as u32;
         self.live += sectors;
         self.reweigh(slot, before);
     }
 
-    fn subtract(&mut self, place: Place, sectors: u64, pieces: u64) {
+    fn subtract(&mut self, place: Place, sectors: u64, units: u64) {
         // What lay in a retired segment was given up with it.
         let Some(slot) = self.slot_at(place) else {
             return;
@@ -120,7 +119,7 @@ impl SegmentTable {
         let segment = self.segments.get_mut(slot);
         let (had, gone) = (segment.live, sectors as u32);
         segment.live = had.saturating_sub(gone);
-        segment.pieces = segment.pieces.saturating_sub(pieces as u32);
+        segment.units = segment.units.saturating_sub(units as u32);
         self.live -= u64::from(had.min(gone));
         if had < gone {
             self.doubt(slot, "more was given up in a segment than was counted");
