@@ -14,7 +14,7 @@ pub use extent::{
 };
 pub use format::{
     Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX,
-    NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef,
+    NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef, run_bytes,
 };
 pub use map::{Completed, Flaw, LeafView, LoadError, Map, Need, Pins, Shape, ToWrite, Visit, Walk};
 pub use place::Place;

@@ -187,7 +187,7 @@ impl Under {
         forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
         // The slides fill disks to 98 %.
         let options = Options {
-            spare_part: SPARE_PART,
+            spare_part: Some(SPARE_PART),
             ..Options::default()
         };
         let opened = forebay_vsl::open(rt.clone(), device, options, false).await;

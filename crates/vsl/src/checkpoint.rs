@@ -444,7 +444,8 @@ impl Inner {
         streams.table.pass(cut.frontier);
         if let Some(growth) = cut.growth {
             let layout = growth.layout(streams.layout);
-            streams.grow(layout, changed_max(&layout, &self.options));
+            let placement = self.superblock.borrow().placement;
+            streams.grow(layout, changed_max(&layout, &self.options, placement));
         }
         drop(streams);
         *self.meta.borrow_mut() = meta;

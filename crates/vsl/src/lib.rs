@@ -70,7 +70,7 @@ pub use geometry::{GeometryError, Layout, Slot};
 pub use grow::GrowError;
 pub use inspect::{DumpItem, Pending, dump, pending};
 pub use linear::Linear;
-pub use options::Options;
+pub use options::{Options, SPARE_PART};
 pub use places::{PlacedRun, Where};
 pub use recover::{Making, Recovery, create, fits_device, open};
 pub use space::{Capacity, Space, Workers};

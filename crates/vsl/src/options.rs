@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay_placement::placement::Kind;
 use forebay_placement::wear::Levelling;
 
 /// How a volume is to behave while it is in use.
@@ -30,14 +31,36 @@ pub struct Options {
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
     /// themselves do not need it.
     pub levelling: Levelling,
-    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: 2 at
-    /// least. The more there are, the less cleaning costs on a full volume.
-    pub spare_part: u64,
+    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 128, or to
+    /// 1024 where the placement writes in place. The more there are, the less cleaning costs on a full volume. If nothing is said,
+    /// it is one in [`SPARE_PART`], and where the placement writes in place, one in 512: cold pages stay where they are, so little
+    /// has to be moved.
+    pub spare_part: Option<u64>,
     /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
     pub huge_trim: u64,
     /// What such trims cut out of the map and nobody has looked at yet is at most about so many subtrees; with more, trims
     /// look at all. A checkpoint names them, in 24 bytes each.
     pub detached_max: usize,
+}
+
+/// The usual value of [`Options::spare_part`] of a log.
+pub const SPARE_PART: u64 = 16;
+/// The usual value where the placement writes in place.
+const SPARE_PART_IN_PLACE: u64 = 512;
+/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
+/// spare.
+const SPARE_PART_MAX: u64 = 128;
+const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
+
+impl Options {
+    /// One in so many segments is kept free of what is mapped.
+    pub(crate) fn spare_part_of(&self, placement: Kind) -> u64 {
+        let (usual, most) = match placement.in_place() {
+            true => (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX),
+            false => (SPARE_PART, SPARE_PART_MAX),
+        };
+        self.spare_part.unwrap_or(usual).clamp(2, most)
+    }
 }
 
 impl Default for Options {
@@ -51,7 +74,7 @@ impl Default for Options {
             patience: Duration::from_secs(60),
             discard: false,
             levelling: Levelling::NEVER,
-            spare_part: 16,
+            spare_part: None,
             huge_trim: 1 << 17,
             detached_max: 1024,
         }

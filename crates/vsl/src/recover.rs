@@ -114,6 +114,10 @@ pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Coun
     let counts = Counts {
         user: needs.user,
         moved: needs.moved,
+        page_in_place: match superblock.placement.in_place() {
+            true => Some(superblock.page_sectors.into()),
+            false => None,
+        },
     };
     (placement, counts)
 }
@@ -166,11 +170,13 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         next_segment: SegmentSeq(0),
         next_record: RecordSeq(1),
         clock: WriteClock(0),
-        changed_max: changed_max(&layout, &options),
+        changed_max: changed_max(&layout, &options, making.placement),
         map_bytes: map_memory(&options),
     };
     let (placement, counts) = placement_of(&superblock);
-    let table = SegmentTable::new(layout, counts.meta(), segments, queue, &options);
+    let spare_part = options.spare_part_of(making.placement);
+    let of = (counts.meta(), spare_part);
+    let table = SegmentTable::new(layout, of, segments, queue, &options);
     let parts = Parts {
         streams: Streams::new(layout, counts, table, resume),
         map: Map::new(making.volume, Shape::default()),
@@ -261,7 +267,9 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let mut table = SegmentTable::new(layout, counts.meta(), segments, queue, &options);
+    let spare_part = options.spare_part_of(superblock.placement);
+    let of = (counts.meta(), spare_part);
+    let mut table = SegmentTable::new(layout, of, segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);
     }
@@ -308,7 +316,7 @@ fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &
         next_segment: reserved.next_segment,
         next_record: found.last.next(),
         clock: checkpoint.clock,
-        changed_max: changed_max(&Layout::of(superblock), options),
+        changed_max: changed_max(&Layout::of(superblock), options, superblock.placement),
         map_bytes: map_memory(options),
     }
 }

@@ -35,7 +35,8 @@
 //!   nearly full ([`CHANGED_BY_RECORD`]). An emptied segment gets free without a checkpoint, unless it was written since the
 //!   last one.
 
-use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
+use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS, run_bytes};
+use forebay_placement::placement::Kind;
 use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::{SECTOR_BYTES, Sector};
 
@@ -55,12 +56,16 @@ use crate::weight::{
 const CHECKPOINT_GAIN: f64 = 2.0;
 /// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
+/// How full leaves are where entries come in no order: ln 2.
+const LEAF_FILLED: (u64, u64) = (69, 100);
 /// Bytes that a checkpoint writes beside nodes, the table and the allocation queue: the rest of its body, and headers.
 const CHECKPOINT_BYTES: u64 = 24 << 10;
 /// Where much is free, a checkpoint may take one in so many segments that can be had.
 const CHECKPOINT_PART: usize = 8;
-/// Changed nodes of the map take at most this part of the device before a checkpoint is made.
+/// Changed nodes of the map take at most this part of the device before a checkpoint is made, where little is free.
 const CHANGED_PART: u64 = 128;
+/// The same where the placement writes in place, and a volume may be filled to 98 %.
+const CHANGED_PART_IN_PLACE: u64 = 1024;
 /// Bytes of changed nodes that need no checkpoint. A batch may change so many more than there is room for.
 const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
 /// Bytes of nodes that one record of moved data changes, at most: each of its pieces lies in another leaf, and some leaves have
@@ -110,6 +115,8 @@ pub(crate) struct Room {
     changed_max: u64,
     /// Memory that the map may take, in bytes.
     map_bytes: u64,
+    /// True where less is spare than nodes of the map may take in the end.
+    is_narrow: bool,
     /// With fewer segments queued than this, room is short.
     pub(crate) low: usize,
 }
@@ -171,11 +178,15 @@ impl Asking<'_> {
 }
 
 /// Bytes of nodes that may change before a checkpoint is made.
-pub(crate) fn changed_max(layout: &Layout, options: &Options) -> u64 {
+pub(crate) fn changed_max(layout: &Layout, options: &Options, placement: Kind) -> u64 {
     let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
     let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
     let most = map_memory(options).min(largest_map);
-    (device / CHANGED_PART).clamp(CHANGED_BY_RECORD.min(most), most)
+    let part = match placement.in_place() {
+        true => CHANGED_PART_IN_PLACE,
+        false => CHANGED_PART,
+    };
+    (device / part).clamp(CHANGED_BY_RECORD.min(most), most)
 }
 
 /// Bytes of memory for changed nodes.
@@ -197,17 +208,31 @@ pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
     checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1
 }
 
+/// Nodes of the map of so many sectors, once all of their pages were written in place one by one: each page is a run of blocks of its
+/// own, and leaves are as full as where entries come in no order.
+fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
+    let pages = sectors.div_ceil(page_sectors);
+    let bytes = pages * run_bytes(page_sectors) * LEAF_FILLED.1 / LEAF_FILLED.0;
+    // A leaf has an entry in a node above, of which 1 in 200 leaves is one at most.
+    bytes.div_ceil(NODE_BYTES as u64) * 201 / 200
+}
+
 impl Room {
     /// As things are.
     pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
         let (layout, counts, table) = (streams.layout, streams.counts, &streams.table);
         let changed = map.dirty_bytes() + streams.frozen_bytes;
         let moved = usize::from(counts.moved);
+        let grown = match counts.page_in_place {
+            Some(page) => nodes_of_pages(map.mapped_sectors(), page),
+            None => 0,
+        };
+        let all_nodes = map.nodes().max(grown);
         // No more nodes can change than there are.
-        let nodes = map.nodes() * NODE_BYTES as u64 + CHANGED_MIN;
+        let nodes = all_nodes * NODE_BYTES as u64 + CHANGED_MIN;
         let most = checkpoint_segments(&layout, streams.changed_max.min(nodes));
         let least = checkpoint_segments(&layout, 0);
-        let nodes = map.nodes() * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
+        let nodes = all_nodes * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
         let nodes = nodes.div_ceil(layout.dense_sectors()) as usize;
         // Beside the floor: open segments, segments that a batch opens, and garbage in segments of nodes.
         let kept = |most| {
@@ -217,7 +242,7 @@ impl Room {
         let all = u64::from(layout.segment_count);
         let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
         let available = without(kept(most));
-        let used = table.data_weight() + map.nodes() * NODE_SECTORS;
+        let used = table.data_weight() + all_nodes * NODE_SECTORS;
         let available_later = without(kept(checkpoint_segments(&layout, streams.changed_max)));
         let left = available_later.saturating_sub(used);
         let checkpoint = checkpoint_segments(&layout, changed);
@@ -241,6 +266,7 @@ impl Room {
             changed_memory: changed.max(map.dirty_memory()),
             changed_max: streams.changed_max,
             map_bytes: streams.map_bytes,
+            is_narrow: counts.page_in_place.is_some(),
             low: writers_floor(most.max(checkpoint), least)
                 + (layout.segment_count as usize / 256).clamp(2, 64),
         }
@@ -326,7 +352,10 @@ impl Room {
             available
         };
         let freed = growth.freed.min(taken);
-        if growth.weight + taken == 0 || self.used + growth.weight + after <= most + freed {
+        // What maps no more than it unmaps goes on, unless so little is kept free that the map could take all of it: a volume may be
+        // overwritten in smaller pieces than it was filled with.
+        let same = growth.weight + taken == 0 && !self.is_narrow;
+        if same || self.used + growth.weight + after <= most + freed {
             return None;
         }
         if map.detached() > 0 {

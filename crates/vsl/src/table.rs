@@ -34,9 +34,6 @@ use forebay_extents::Place;
 
 /// The most segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;
-/// At least one in so many segments is kept free of mapped data: where all that is live was moved once, nodes of the map were
-/// written that are a 256th of it.
-const SPARE_PART_MAX: u64 = 128;
 /// At least so many segments are kept free of mapped data.
 const SPARE_MIN: u64 = 3;
 
@@ -89,10 +86,11 @@ pub(crate) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// Of these segments, with the allocation queue. Nodes and checkpoints go to the stream `meta`.
+    /// Of these segments, with the allocation queue. Nodes and checkpoints go to the stream `meta`, and one in `spare_part` segments is
+    /// kept free of mapped data.
     pub(crate) fn new(
         layout: Layout,
-        meta: Stream,
+        (meta, spare_part): (Stream, u64),
         segments: Vec<Segment>,
         queue: VecDeque<Slot>,
         options: &Options,
@@ -130,7 +128,7 @@ impl SegmentTable {
             node_segments: 0,
             weight: 0,
             discards: options.discard,
-            spare_part: options.spare_part.clamp(2, SPARE_PART_MAX),
+            spare_part,
             doubtful: false,
         };
         for n in 0..table.states.len() {

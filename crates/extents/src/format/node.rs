@@ -130,6 +130,12 @@ pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
     }
 }
 
+/// Bytes that a run of blocks takes in a leaf, where each has a checksum of its own; `sectors` are those of all.
+pub const fn run_bytes(sectors: u64) -> u64 {
+    let blocks = sectors.div_ceil(INLINE_SECTORS_MAX);
+    LEAF_ENTRY_BYTES as u64 + blocks.saturating_sub(1) * BLOCK_BYTES as u64
+}
+
 /// One child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child {

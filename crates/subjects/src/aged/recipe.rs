@@ -110,7 +110,7 @@ impl Recipe {
             huge_trim: rng.pick(&[1 << 17, 1 << 17, 4096]),
             discard: rng.one_in(4),
             recovery_entries: rng.pick(&[1 << 20, 1 << 20, 1 << 13]),
-            spare_part: rng.pick(&[16, 16, 16, 128]),
+            spare_part: rng.pick(&[16, 16, 16, 128, 512]),
         };
         common.special(&rng)
     }
@@ -222,7 +222,7 @@ impl Recipe {
             huge_trim: self.huge_trim,
             discard: self.discard,
             recovery_entries: self.recovery_entries,
-            spare_part: self.spare_part,
+            spare_part: Some(self.spare_part),
             ..common
         }
     }

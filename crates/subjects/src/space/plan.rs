@@ -50,7 +50,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             flood,
             discard: rng.one_in(3),
             levelled: rng.one_in(4),
-            spare_part: rng.pick(&[16, 128]),
+            spare_part: rng.pick(&[16, 128, 1024]),
             placement: placing(&rng, kind),
         },
         block,

@@ -83,7 +83,7 @@ impl Space {
             flood: false,
             discard: false,
             levelled: false,
-            spare_part: forebay_vsl::Options::default().spare_part,
+            spare_part: forebay_vsl::SPARE_PART,
             placement: Placing::Lfs,
         }
     }

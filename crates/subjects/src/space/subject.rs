@@ -52,7 +52,7 @@ impl Space {
                 true => Levelling { bound: 1, every: 1 },
                 false => common.levelling,
             },
-            spare_part: self.spare_part,
+            spare_part: Some(self.spare_part),
             huge_trim: self.huge_trim,
             detached_max: self.detached_max,
         }

@@ -11,6 +11,8 @@ pub(crate) struct Counts {
     pub(crate) user: u8,
     /// Streams of moved data, behind those.
     pub(crate) moved: u8,
+    /// The page of a placement that writes in place, in sectors; nothing for the others.
+    pub(crate) page_in_place: Option<u64>,
 }
 
 impl Counts {

@@ -80,7 +80,7 @@ fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
         };
         on_a_volume(shape, async move |world| {
             let options = Options {
-                spare_part: 128,
+                spare_part: Some(128),
                 ..Options::default()
             };
             let mut volume = world.open(options).await;

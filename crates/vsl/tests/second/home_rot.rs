@@ -70,7 +70,7 @@ async fn cleaned(world: &World, volume: &Volume, blocks: u64, place: u64) {
     let faults = &world.device;
     faults.watch.set(Some(place));
     faults.watched.set(0);
-    for n in 0..blocks * 45 / 100 {
+    for n in 0..blocks * 55 / 100 {
         let at = Sector((1 << 30) + n * LINE_SECTORS);
         volume
             .apply(&Batch::of_write(at, content(n, 3, 4096)))
