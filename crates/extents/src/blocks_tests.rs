@@ -146,3 +146,21 @@ fn changes_tell_which_extents_there_are() {
     }
     assert!(followers > 100 && pours > 500, "{followers} {pours}");
 }
+
+#[test]
+fn leaves_are_four_fifths_full_where_entries_come_in_no_order() {
+    let rng = Rng::new(17);
+    let mut order: Vec<u64> = (0..60_000).collect();
+    rng.shuffle(&mut order);
+    let mut map = Map::new(VOLUME, Shape::default());
+    for (done, n) in order.into_iter().enumerate() {
+        // Every second block, so that none goes on where another ends.
+        map.set(block(2 * n, 0), &mut Changes::default()).unwrap();
+        if done == 30_000 {
+            map.check().unwrap();
+        }
+    }
+    map.check().unwrap();
+    let filled = map.entries() * 16 * 100 / (map.nodes() * NODE_BYTES as u64);
+    assert!((78..=90).contains(&filled), "{filled} %");
+}

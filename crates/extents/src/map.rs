@@ -315,7 +315,7 @@ impl Map {
             if change.is_nothing() || self.make(&path, &change, changes) {
                 at = end;
             } else {
-                self.split_for(&path, &change, at);
+                self.split_for(&path, &change, at, changes);
             }
         }
         Ok(())
@@ -387,7 +387,7 @@ impl Map {
                 at = part.end();
             } else {
                 let change = Change::set(self.nodes.leaf(path.leaf()), part);
-                self.split_for(&path, &change, at);
+                self.split_for(&path, &change, at, changes);
             }
         }
     }

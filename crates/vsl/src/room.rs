@@ -56,8 +56,8 @@ use crate::weight::{
 const CHECKPOINT_GAIN: f64 = 2.0;
 /// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
-/// How full leaves are where entries come in no order: ln 2.
-const LEAF_FILLED: (u64, u64) = (69, 100);
+/// How full leaves are where entries come in no order, and neighbours take what one has no room for.
+const LEAF_FILLED: (u64, u64) = (80, 100);
 /// Bytes that a checkpoint writes beside nodes, the table and the allocation queue: the rest of its body, and headers.
 const CHECKPOINT_BYTES: u64 = 24 << 10;
 /// Where much is free, a checkpoint may take one in so many segments that can be had.

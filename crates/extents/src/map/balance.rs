@@ -22,13 +22,25 @@ impl Map {
         Slot::Loaded(self.nodes.add_new(body, level))
     }
 
-    /// Splits the leaf at the path's end, which has no room for `change`, that begins at `sector`. Where
+    /// Makes room where the leaf at the path's end has none for `change`, that begins at `sector`: entries go over to a neighbour that
+    /// has room, or the leaf is split. So leaves are four fifths full in the long run, and not ln 2. Where
     /// the change goes behind all there is, as when a space is filled from front to back, it gets a new
     /// leaf and this one stays full.
-    pub(super) fn split_for(&mut self, path: &Path, change: &Change, sector: u64) {
+    pub(super) fn split_for(
+        &mut self,
+        path: &Path,
+        change: &Change,
+        sector: u64,
+        changes: &mut Changes,
+    ) {
         let leaf = self.nodes.leaf(path.leaf());
         let is_full = leaf.encoded_with(change) > self.shape.leaf_bytes();
-        let (at, first) = match change.is_at_end(leaf) {
+        let end = change.is_at_end(leaf);
+        if is_full && end.is_none() && self.relieve(path, changes) {
+            return;
+        }
+        let leaf = self.nodes.leaf(path.leaf());
+        let (at, first) = match end {
             Some(End::Last) => (leaf.len(), sector),
             Some(End::First) if !is_full => (0, leaf.key(0)),
             _ => (leaf.middle(), leaf.key(leaf.middle())),
@@ -37,6 +49,45 @@ impl Map {
         let right = self.nodes.edit_leaf(path.leaf(), |leaf| leaf.split_off(at));
         let slot = self.grown(Body::Leaf(right), 0);
         self.insert_child(path.steps(), first, slot);
+    }
+
+    /// Has a neighbour that is in memory take entries of the full leaf at the path's end, if it is not nearly full as well.
+    fn relieve(&mut self, path: &Path, changes: &mut Changes) -> bool {
+        let (leaf, above) = path.steps().split_last().expect("a way to some node");
+        if above.is_empty() {
+            return false;
+        }
+        // Otherwise the change might not fit afterwards either.
+        let most = (self.room(0) / 8 * 7).min(self.room(0).saturating_sub(8));
+        for (left, one, other) in self.pairs(above) {
+            let neighbour = if one == leaf.id { other } else { one };
+            let fill = self.nodes.get(neighbour).body.fill();
+            if (1..=most).contains(&fill) {
+                self.mark(path);
+                self.rekey(above);
+                return self.pour(above[above.len() - 1].id, left, true, changes);
+            }
+        }
+        false
+    }
+
+    /// The chosen child of the last one of `steps` with each neighbour that is in memory: the left one's place in the parent, and both.
+    fn pairs(&self, steps: &[Step]) -> Vec<(usize, NodeId, NodeId)> {
+        let parent = steps[steps.len() - 1];
+        let (inner, child) = (self.nodes.inner(parent.id), parent.child());
+        let lefts = [child.checked_sub(1), Some(child)].into_iter().flatten();
+        let pairs = lefts.filter_map(|left| {
+            let (one, other) = (inner.slots[left], inner.slots.get(left + 1)?);
+            Some((left, one.id()?, other.id()?))
+        });
+        pairs.collect()
+    }
+
+    /// Has the first key of the last one of `steps` be where it begins to cover.
+    fn rekey(&mut self, steps: &[Step]) {
+        let (parent, start) = (steps[steps.len() - 1], self.start(steps));
+        let rekey = |inner: &mut Inner| inner.keys[0] = start;
+        self.nodes.edit_inner(parent.id, rekey);
     }
 
     /// Hangs a node behind the one at the end of `steps`, which it was a part of.
@@ -188,18 +239,9 @@ impl Map {
     /// Joins the chosen child of the last one of `steps` with a neighbour. If no neighbour has room for all,
     /// entries go over from one, so that both have as many. Says whether there is a node less.
     fn share(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
-        let (parent, start) = (steps[steps.len() - 1], self.start(steps));
-        let rekey = |inner: &mut Inner| inner.keys[0] = start;
-        self.nodes.edit_inner(parent.id, rekey);
-        let inner = self.nodes.inner(parent.id);
-        let child = parent.child();
-        let lefts = [child.checked_sub(1), Some(child)].into_iter().flatten();
-        let pairs: Vec<(usize, NodeId, NodeId)> = lefts
-            .filter_map(|left| {
-                let (one, other) = (inner.slots[left], inner.slots.get(left + 1)?);
-                Some((left, one.id()?, other.id()?))
-            })
-            .collect();
+        let parent = steps[steps.len() - 1];
+        self.rekey(steps);
+        let pairs = self.pairs(steps);
         for &(left, one, other) in &pairs {
             let (one, other) = (self.nodes.get(one), self.nodes.get(other));
             let fill = one.body.fill() + other.body.fill();
