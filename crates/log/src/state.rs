@@ -28,6 +28,8 @@ pub const SEGMENTS_RESERVED: u64 = 2;
 pub const UNSTABLE_SEGMENTS_MAX: u64 = 64;
 /// The most segments that may be written before they are flushed unasked.
 const FLUSH_AFTER_SEGMENTS: u64 = 8;
+/// Each segment gets a summary: recovery and destaging read one block of it.
+const BARE_RECORDS: usize = 0;
 
 /// What is known of a log that is in use.
 pub(crate) struct State {
@@ -162,7 +164,7 @@ impl State {
         self.next_segment = seq.next();
         self.firsts.push_back(self.next_record);
         self.flight.begin_segment(seq);
-        self.open = Some(Builder::new(seq, self.ring.shape()));
+        self.open = Some(Builder::new(seq, self.ring.shape(), BARE_RECORDS));
     }
 
     fn open_record(&mut self) {

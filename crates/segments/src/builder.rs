@@ -2,7 +2,9 @@
 //!
 //! Plain data, beside the segment's bytes in memory ([`RamSegment`]). Invariants:
 //! - A record's bytes change only while it is the open one.
-//! - Room for the segment's summary is kept from its first record on.
+//! - A segment of more than `bare_records` records ends with a summary, and room for it is kept from the moment the record
+//!   is opened that exceeds the limit. A segment of fewer records is *bare*: its headers are all that lists what it holds, and
+//!   data may fill it to its last block.
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
@@ -48,7 +50,7 @@ pub struct Sealing {
     pub epoch: Epoch,
     /// Every record up to this one is durable.
     pub stable: RecordSeq,
-    /// What is left before the summary is filled with zeroes if it is at most so many bytes.
+    /// What is left behind the records is filled with zeroes if it is at most so many bytes.
     pub fill: u32,
 }
 
@@ -56,6 +58,8 @@ pub struct Sealing {
 pub struct Builder<L: Layout> {
     seq: SegmentSeq,
     shape: Shape,
+    /// The most records of a segment without a summary.
+    bare_records: usize,
     /// Closed records, as the summary will list them.
     records: Vec<SummaryRecord<L>>,
     /// Bytes those take in the summary's body.
@@ -66,11 +70,12 @@ pub struct Builder<L: Layout> {
 }
 
 impl<L: Layout> Builder<L> {
-    /// An empty segment.
-    pub fn new(seq: SegmentSeq, shape: Shape) -> Builder<L> {
+    /// An empty segment, which gets no summary if it has at most `bare_records` records when it ends.
+    pub fn new(seq: SegmentSeq, shape: Shape, bare_records: usize) -> Builder<L> {
         Builder {
             seq,
             shape,
+            bare_records,
             records: Vec::new(),
             body: 0,
             at: 0,
@@ -124,9 +129,25 @@ impl<L: Layout> Builder<L> {
         self.record.as_ref().map_or(&[], |record| &record.entries)
     }
 
-    /// Where the summary would begin if the segment ended now.
+    /// Where the summary would begin if the segment ended now; the end of the segment if it would get none.
     pub fn summary_at(&self) -> u32 {
-        self.shape.segment_bytes - summary_len(self.body) as u32
+        self.shape.segment_bytes - self.summary_bytes(self.records.len(), self.body) as u32
+    }
+
+    /// Bytes to keep for the summary of a segment with so many records, which take `body` bytes there.
+    fn summary_bytes(&self, records: usize, body: usize) -> usize {
+        match records <= self.bare_records {
+            true => 0,
+            false => summary_len(body),
+        }
+    }
+
+    /// True if records up to `end`, of which one is not closed yet, and their summary have room. The records take `body`
+    /// bytes there.
+    fn holds(&self, end: u32, body: usize) -> bool {
+        let summary = self.summary_bytes(self.records.len() + 1, body);
+        let need = u64::from(self.shape.padded(end)) + summary as u64;
+        need <= u64::from(self.shape.segment_bytes)
     }
 
     /// True if an entry that is `entry_bytes` long, with `len` bytes of data, fits the open record.
@@ -136,13 +157,13 @@ impl<L: Layout> Builder<L> {
         };
         let body = self.body + summary_record_bytes::<L>() + record.entry_bytes + entry_bytes;
         let header_has_room = record.entry_bytes + entry_bytes <= RECORD_ENTRY_BYTES_MAX;
-        header_has_room && self.shape.holds(record.end + len, body)
+        header_has_room && self.holds(record.end + len, body)
     }
 
     /// True if such an entry fits a further record in this segment; none may be open.
     pub fn fits_new_record(&self, entry_bytes: usize, len: u32) -> bool {
         let body = self.body + summary_record_bytes::<L>() + entry_bytes;
-        self.shape.holds(Shape::payload_at(self.at) + len, body)
+        self.holds(Shape::payload_at(self.at) + len, body)
     }
 
     /// True if `bytes` of data in at most `entries` entries of up to `entry_bytes_max` surely fit what is
@@ -153,8 +174,10 @@ impl<L: Layout> Builder<L> {
         let entry_bytes = entries as usize * entry_bytes_max;
         let headers = 2 + (pending + entry_bytes) / (RECORD_ENTRY_BYTES_MAX - entry_bytes_max);
         let body = self.body + pending + entry_bytes + headers * summary_record_bytes::<L>();
+        let records = self.records.len() + usize::from(self.has_open_record()) + headers;
+        let summary = self.summary_bytes(records, body);
         let padding = headers as u64 * u64::from(self.shape.block);
-        let need = bytes + (headers * HEADER_BYTES + summary_len(body)) as u64 + padding;
+        let need = bytes + (headers * HEADER_BYTES + summary) as u64 + padding;
         u64::from(used) + need <= u64::from(self.shape.segment_bytes)
     }
 
@@ -229,30 +252,43 @@ impl<L: Layout> Builder<L> {
         true
     }
 
-    /// Ends the segment with its summary. There must be a closed record and none open.
+    /// Ends the segment, with its summary unless the segment is bare. There must be a closed record and none open.
+    ///
+    /// Behind the records of a bare segment may be what the slot held before, a summary among it. No reader takes that for
+    /// part of this segment: a header or a summary has the number of its segment, and a number is given once.
     ///
     /// # Panics
     /// If there is none.
     pub fn seal(self, ram: &mut RamSegment, end: &Sealing) {
         debug_assert!(self.record.is_none());
         let segment_bytes = self.shape.segment_bytes;
-        let first = self.records.first().expect("it holds something").seq;
         let last = self.records.last().expect("it holds something").seq;
-        let summary = Summary {
-            volume: end.volume,
-            epoch: end.epoch,
-            segment: self.seq,
-            first,
-            stable: end.stable,
-            records: self.records,
+        let from = self.at;
+        let bytes = match self.records.len() <= self.bare_records {
+            true => Vec::new(),
+            false => self.summary(end).encode(),
         };
-        let bytes = summary.encode();
         let at = segment_bytes - bytes.len() as u32;
-        assert!(self.at <= at, "room for the summary was kept");
+        assert!(from <= at, "room for the summary was kept");
         ram.unfrozen(at..segment_bytes).copy_from_slice(&bytes);
-        let skip = at - self.at > end.fill;
-        let from = if skip { at } else { self.at };
+        let skip = at - from > end.fill;
+        let from = if skip { at } else { from };
         ram.unfrozen(from..at).fill(0);
         ram.seal(from..segment_bytes, last);
     }
+
+    fn summary(self, end: &Sealing) -> Summary<L> {
+        Summary {
+            volume: end.volume,
+            epoch: end.epoch,
+            segment: self.seq,
+            first: self.records.first().expect("it holds something").seq,
+            stable: end.stable,
+            records: self.records,
+        }
+    }
 }
+
+#[cfg(test)]
+#[path = "builder_tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@
 //!   does until the write is done again, which a log that latches its failures never does.
 //! - `stable` only ever names the last record of a whole write (a *group*), and never goes back.
 //! - In a log that writes again ([`Flight::keep_unstable`]), every stretch of a released segment is durable, its
-//!   summary too; so nothing of a segment that is missing in memory ever has to be written again.
+//!   summary too if it has one; so nothing of a segment that is missing in memory ever has to be written again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -258,8 +258,9 @@ impl Flight {
         }
     }
 
-    /// Lets go of the segments that are durable.
-    fn release_memory(&mut self) {
+    /// Lets go of the segments that are durable. To be called when a segment was ended: if all of it was durable before, no
+    /// write that ends and no flush tells of it any more.
+    pub fn release_memory(&mut self) {
         let stable = self.stable;
         while self.ram.front().is_some_and(|ram| ram.is_durable(stable)) {
             self.ram.pop_front();

@@ -33,6 +33,8 @@ pub use pair::{
     Copies, PLACES, PairError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, read_copies,
     write_copies,
 };
-pub use peek::{Next, header_at, payload_is_sound, read_summary, summary_in, walk, walk_from};
+pub use peek::{
+    Next, header_at, header_in, payload_is_sound, read_summary, summary_in, walk, walk_from,
+};
 pub use ram::{Job, RamSegment};
 pub use shape::Shape;

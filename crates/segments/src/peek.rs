@@ -139,8 +139,19 @@ pub fn header_at<L: Layout>(
     volume: VolumeId,
     segment: SegmentSeq,
 ) -> Option<Record<L>> {
-    let record = Record::<L>::decode(bytes.get(at..at.checked_add(HEADER_BYTES)?)?).ok()?;
-    let here = record.volume == volume && record.segment == segment && record.offset as usize == at;
+    header_in(bytes.get(at..)?, at as u64, volume, segment)
+}
+
+/// The record header that `bytes` begin with, if one that belongs there: at byte `at` of a segment.
+pub fn header_in<L: Layout>(
+    bytes: &[u8],
+    at: u64,
+    volume: VolumeId,
+    segment: SegmentSeq,
+) -> Option<Record<L>> {
+    let record = Record::<L>::decode(bytes.get(..HEADER_BYTES)?).ok()?;
+    let here =
+        record.volume == volume && record.segment == segment && u64::from(record.offset) == at;
     here.then_some(record)
 }
 

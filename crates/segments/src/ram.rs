@@ -12,8 +12,8 @@ struct Closed {
     bytes: Range<u32>,
     first: RecordSeq,
     last: RecordSeq,
-    /// It is nothing but a summary: its records are all in stretches before.
-    summary: bool,
+    /// It is nothing but the end of a segment, a summary or zeroes: its records are all in stretches before.
+    end: bool,
 }
 
 /// A write the device is to do.
@@ -101,21 +101,25 @@ impl RamSegment {
                 bytes,
                 first: record,
                 last: record,
-                summary: false,
+                end: false,
             }),
         }
     }
 
-    /// Says that these bytes end the segment with its summary, and that nothing is added behind `last` any more.
+    /// Says that these bytes end the segment, with its summary if it has one, and that nothing is added behind `last` any
+    /// more. Without bytes, the segment is complete when the device has its last record.
     pub(crate) fn seal(&mut self, bytes: Range<u32>, last: RecordSeq) {
         self.sealed = Some(last);
+        if bytes.is_empty() {
+            return;
+        }
         match self.closed.back_mut() {
             Some(back) if back.bytes.end == bytes.start => back.bytes.end = bytes.end,
             _ => self.closed.push_back(Closed {
                 bytes,
                 first: last,
                 last,
-                summary: true,
+                end: true,
             }),
         }
     }
@@ -140,10 +144,10 @@ impl RamSegment {
         self.closed.front().map(|closed| closed.first)
     }
 
-    /// The first record that is composed and waits to be written. What else waits is a summary, without which
+    /// The first record that is composed and waits to be written. What else waits is the end of a segment, without which
     /// records are found as well.
     pub(crate) fn first_waiting(&self) -> Option<RecordSeq> {
-        let waiting = self.closed.iter().find(|closed| !closed.summary)?;
+        let waiting = self.closed.iter().find(|closed| !closed.end)?;
         Some(waiting.first)
     }
 

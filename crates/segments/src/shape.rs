@@ -3,7 +3,6 @@
 use forebay_units::round_up;
 
 use crate::format::envelope::HEADER_BYTES;
-use crate::format::summary::summary_len;
 
 /// The shape of all segments of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,12 +17,6 @@ impl Shape {
     /// The end of a record, or where a gap behind one ends, in whole blocks.
     pub fn padded(&self, end: u32) -> u32 {
         round_up(end.into(), self.block.into()) as u32
-    }
-
-    /// True if records up to `end` and a summary with a body of `body` bytes have room in a segment.
-    pub(crate) fn holds(&self, end: u32, body: usize) -> bool {
-        let end = round_up(end.into(), self.block.into());
-        end + summary_len(body) as u64 <= u64::from(self.segment_bytes)
     }
 
     /// Where a record that begins at `offset` has its payload.

@@ -308,7 +308,7 @@ impl Streams {
             "recovery relies on this bound"
         );
         self.slots.insert(seq, slot);
-        let builder = Builder::new(seq, self.layout.shape());
+        let builder = Builder::new(seq, self.layout.shape(), 0);
         self.open[usize::from(stream.0)] = Some(Open {
             builder,
             slot,

@@ -120,7 +120,7 @@ impl Stream {
                 self.next_segment = seq.next();
                 self.flight.begin_segment(seq);
                 self.begun.insert(seq);
-                self.open = Some(Builder::new(seq, SHAPE));
+                self.open = Some(Builder::new(seq, SHAPE, 0));
             }
             self.open.as_mut().expect("opened").open_record();
             self.next_record = self.next_record.next();

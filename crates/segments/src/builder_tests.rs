@@ -1,0 +1,318 @@
+use forebay_device::BufMut;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::entry::Entry;
+use crate::format::envelope::Reader;
+use crate::peek::{Next, summary_in, walk};
+
+const SEGMENT: u32 = 128 << 10;
+const HEADER: u32 = HEADER_BYTES as u32;
+const VOLUME: VolumeId = VolumeId([4; 16]);
+const EPOCH: Epoch = Epoch(3);
+
+/// A number with so many sectors of data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Note(u16, u8);
+
+impl Entry for Note {
+    const BYTES_MIN: usize = 30;
+
+    fn encoded_len(&self) -> usize {
+        30
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_le_bytes());
+        out.push(self.1);
+        out.extend_from_slice(&[0; 27]);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Note> {
+        let note = Note(from.uint(2)? as u16, from.uint(1)? as u8);
+        from.take(27)?;
+        Some(note)
+    }
+
+    fn payload_sectors(&self) -> u64 {
+        self.1.into()
+    }
+
+    fn is_sound(&self, _: &[u8]) -> bool {
+        true
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Notes {}
+
+impl Layout for Notes {
+    type Entry = Note;
+    const RECORD: &'static [u8; 8] = b"TESTREC\x01";
+    const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
+    const NUMBERED: bool = true;
+}
+
+/// A segment that is being filled, and its bytes on a device that held something before.
+struct Rig {
+    builder: Builder<Notes>,
+    ram: RamSegment,
+    shape: Shape,
+    device: Vec<u8>,
+    next: RecordSeq,
+}
+
+fn sealing() -> Sealing {
+    Sealing {
+        volume: VOLUME,
+        epoch: EPOCH,
+        stable: RecordSeq(0),
+        fill: 64 << 10,
+    }
+}
+
+impl Rig {
+    fn new(number: u64, block: u32, bare_records: usize, device: Vec<u8>) -> Rig {
+        let (segment_bytes, seq) = (SEGMENT, SegmentSeq(number));
+        let shape = Shape {
+            segment_bytes,
+            block,
+        };
+        Rig {
+            builder: Builder::new(seq, shape, bare_records),
+            ram: RamSegment::new(seq, BufMut::zeroed(SEGMENT as usize)),
+            shape,
+            device,
+            next: RecordSeq(1),
+        }
+    }
+
+    fn push(&mut self, note: Note) {
+        let len = u32::from(note.1) * 512;
+        let place = self.builder.push(note, len);
+        self.ram.unfrozen(place..place + len).fill(0x77);
+    }
+
+    fn close(&mut self) {
+        let closing = Closing {
+            volume: VOLUME,
+            epoch: EPOCH,
+            seq: self.next,
+            stable: RecordSeq(0),
+            continues: false,
+        };
+        if self.builder.close_record(&mut self.ram, &closing) {
+            self.next = self.next.next();
+        }
+    }
+
+    /// The device does all that it was given.
+    fn drain(&mut self) {
+        while let Some(job) = self.ram.take_job() {
+            assert!(!job.buf.is_empty());
+            let at = job.offset as usize;
+            self.device[at..at + job.buf.len()].copy_from_slice(&job.buf);
+            self.ram.job_done();
+        }
+    }
+
+    /// A record with so many sectors of data, if it fits.
+    fn record(&mut self, sectors: u32) -> bool {
+        let fits = self.builder.fits_new_record(30, sectors.min(255) * 512);
+        if !fits {
+            return false;
+        }
+        self.builder.open_record();
+        let mut left = sectors;
+        while left > 0 {
+            let most = left.min(255);
+            if !self.builder.fits_record(30, most * 512) {
+                break;
+            }
+            self.push(Note(left as u16, most as u8));
+            left -= most;
+        }
+        self.close();
+        true
+    }
+
+    /// Ends the segment, and has the device do the rest.
+    fn end(&mut self, sealing: &Sealing) {
+        let none = Builder::new(self.ram.seq(), self.shape, 0);
+        let builder = std::mem::replace(&mut self.builder, none);
+        builder.seal(&mut self.ram, sealing);
+        self.drain();
+    }
+
+    /// What the device holds once the segment has ended, and its entries by its summary, if it has one.
+    fn seal(mut self) -> (Vec<u8>, Option<Vec<Note>>) {
+        let last = self.next.prev();
+        self.end(&sealing());
+        assert!(self.ram.is_durable(last) && !self.ram.is_durable(last.prev()));
+        let summary = summary_of(&self.device, self.shape, self.ram.seq());
+        let notes = |summary: Summary<Notes>| {
+            let records = summary.records.into_iter();
+            records.flat_map(|record| record.entries).collect()
+        };
+        (self.device, summary.map(notes))
+    }
+}
+
+fn summary_of(device: &[u8], shape: Shape, segment: SegmentSeq) -> Option<Summary<Notes>> {
+    let last = &device[device.len() - HEADER_BYTES..];
+    let len = Summary::<Notes>::total_len(last, SEGMENT).ok()?;
+    summary_in(&device[device.len() - len..], shape, VOLUME, segment)
+}
+
+fn by_headers(device: &[u8], block: u32, number: u64) -> Vec<Record<Notes>> {
+    let first = Next::From(RecordSeq(1));
+    walk(device, block, VOLUME, SegmentSeq(number), first).collect()
+}
+
+fn notes(records: Vec<Record<Notes>>) -> Vec<Note> {
+    records.into_iter().flat_map(|one| one.entries).collect()
+}
+
+fn empty() -> Vec<u8> {
+    vec![0xaa; SEGMENT as usize]
+}
+
+#[test]
+fn a_bare_segment_is_filled_to_its_last_block() {
+    let mut rig = Rig::new(7, 4096, 2, empty());
+    assert!(rig.record(120) && rig.record(120));
+    assert_eq!(rig.builder.at(), SEGMENT);
+    assert_eq!(rig.builder.summary_at(), SEGMENT);
+    assert!(!rig.builder.fits_new_record(30, 0));
+    rig.drain();
+    // Nothing is left to be written: the segment is complete when its last record is durable.
+    assert!(!rig.ram.is_durable(RecordSeq(2)));
+    rig.builder.seal(&mut rig.ram, &sealing());
+    assert!(!rig.ram.has_closed() && rig.ram.first_waiting().is_none());
+    assert!(!rig.ram.is_durable(RecordSeq(1)) && rig.ram.is_durable(RecordSeq(2)));
+    assert!(summary_of(&rig.device, rig.shape, SegmentSeq(7)).is_none());
+    assert_eq!(by_headers(&rig.device, 4096, 7).len(), 2);
+}
+
+#[test]
+fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
+    let mut rig = Rig::new(7, 4096, 2, empty());
+    assert!(rig.record(8) && rig.record(8));
+    assert_eq!(rig.builder.summary_at(), SEGMENT);
+    let left = SEGMENT - rig.builder.at() - HEADER;
+    assert!(!rig.builder.fits_new_record(30, left));
+    assert!(!rig.builder.fits_new_record(30, left - 4095));
+    assert!(rig.builder.fits_new_record(30, left - 4096));
+    rig.builder.open_record();
+    assert!(!rig.builder.fits_record(30, left - 4095));
+    assert!(rig.builder.fits_record(30, left - 4096));
+    rig.push(Note(1, 0));
+    rig.close();
+    assert_eq!(rig.builder.summary_at(), SEGMENT - 4096);
+    let (device, listed) = rig.seal();
+    let listed = listed.expect("a summary");
+    assert_eq!(listed, notes(by_headers(&device, 4096, 7)));
+    assert_eq!(listed.len(), 3);
+}
+
+#[test]
+fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room() {
+    for (sectors, fits) in [(224, true), (225, false), (232, false)] {
+        let mut rig = Rig::new(7, 512, 1, empty());
+        assert!(rig.record(sectors));
+        assert_eq!(rig.builder.fits_new_record(30, 8 * 512), fits, "{sectors}");
+        if fits {
+            assert!(rig.record(8));
+        }
+        assert_eq!(rig.seal().1.is_some(), fits);
+    }
+}
+
+/// What is left behind the last record holds a summary and headers of the segment that was there before.
+#[test]
+fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
+    let mut before = Rig::new(6, 512, 0, empty());
+    while before.record(16) {}
+    let (device, listed) = before.seal();
+    assert!(listed.is_some());
+    for records in 1..10 {
+        for fill in [0, 64 << 10] {
+            let mut rig = Rig::new(7, 512, 16, device.clone());
+            assert!((0..records).all(|_| rig.record(16)));
+            rig.end(&Sealing { fill, ..sealing() });
+            let (shape, now) = (rig.shape, &rig.device);
+            assert!(summary_of(now, shape, SegmentSeq(7)).is_none());
+            assert_eq!(by_headers(now, 512, 7).len(), records);
+            let stale = summary_of(now, shape, SegmentSeq(6)).is_some();
+            assert_eq!(stale, fill == 0 || records < 6, "{records} {fill}");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever fits is found again: by the summary if there is one, and by headers.
+    #[test]
+    fn all_records_are_found_again(
+        block in prop_oneof![Just(512u32), Just(4096)],
+        bare in 0usize..20,
+        sizes in vec((0u32..600, any::<bool>()), 1..60),
+    ) {
+        let mut rig = Rig::new(7, block, bare, empty());
+        let mut records = 0;
+        for (sectors, sent) in sizes {
+            let small = if records < 12 { sectors / 40 } else { sectors };
+            records += usize::from(rig.record(small));
+            if sent {
+                rig.drain();
+            }
+        }
+        prop_assume!(records > 0);
+        let end = rig.builder.at();
+        let (device, listed) = rig.seal();
+        prop_assert_eq!(listed.is_some(), records > bare);
+        let found = by_headers(&device, block, 7);
+        prop_assert_eq!(found.len(), records);
+        if let Some(listed) = listed {
+            prop_assert_eq!(listed, notes(found));
+        } else {
+            let rest = &device[end as usize..];
+            prop_assert!(rest.len() > 64 << 10 || rest.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    /// What surely fits does, however it is cut into records.
+    #[test]
+    fn what_surely_fits_does(
+        block in prop_oneof![Just(512u32), Just(4096)],
+        bare in 0usize..8,
+        before in vec(0u32..60, 0..6),
+        wanted in vec((0u8..20, any::<bool>()), 1..4),
+    ) {
+        let mut rig = Rig::new(7, block, bare, empty());
+        for sectors in before {
+            rig.record(sectors);
+        }
+        let bytes: u64 = wanted.iter().map(|(sectors, _)| u64::from(*sectors) * 512).sum();
+        if !rig.builder.surely_fits(bytes, wanted.len() as u64, 30) {
+            return Ok(());
+        }
+        let mut cuts = 0;
+        for (sectors, cut) in wanted {
+            let len = u32::from(sectors) * 512;
+            // One record more than it needs is what the estimate allows for.
+            if cut && cuts == 0 && rig.builder.has_open_record() {
+                cuts += 1;
+                rig.close();
+            }
+            if !rig.builder.has_open_record() {
+                prop_assert!(rig.builder.fits_new_record(30, len));
+                rig.builder.open_record();
+            }
+            prop_assert!(rig.builder.fits_record(30, len));
+            rig.push(Note(1, sectors));
+        }
+        rig.close();
+        rig.seal();
+    }
+}
