@@ -1,7 +1,7 @@
 //! Checksums of what lies in segments, for extents that do not carry their own.
 //!
 //! What is written in a row is one extent of the map, and parts of pieces are extents, too. Their checksums are
-//! those of the pieces they were written as, which the segment's summary lists; if that is lost, its
+//! those of the pieces they were written as, which the segment's summary lists; if it has none, or that is lost, its
 //! records' headers do.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::DeviceError;
-use forebay_segments::{Entry as _, Next, walk};
+use forebay_segments::Entry as _;
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{Entry, HEADER_BYTES, Volume, VolumeId};
+use crate::format::{Entry, HEADER_BYTES, VolumeId};
 use crate::geometry::Slot;
-use crate::store::{SegmentStore, read_checked, read_summary};
+use crate::headers::Headers;
+use crate::store::{SegmentStore, read_summary};
 
 /// A piece of data in a segment as it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +98,8 @@ impl Checks {
         }
     }
 
-    fn forget(&mut self, slot: Slot) {
+    /// Forgets the pieces of the segment in a slot.
+    pub(crate) fn forget(&mut self, slot: Slot) {
         if let Some(kept) = self.kept.remove(&slot) {
             self.order.remove(&kept.used);
             self.bytes -= size_of_val(&*kept.pieces);
@@ -145,7 +147,6 @@ pub(crate) async fn read_contents(
     slot: Slot,
     segment: SegmentSeq,
 ) -> Result<Contents, DeviceError> {
-    let layout = store.layout();
     let mut contents = Contents {
         entries: Vec::new(),
     };
@@ -155,13 +156,13 @@ pub(crate) async fn read_contents(
         }
         return Ok(contents);
     }
-    let walk_all = |whole: &[u8]| {
-        let any = Next::From(RecordSeq(1));
-        for record in walk::<Volume>(whole, layout.block, volume, segment, any) {
-            contents.add(record.seq, record.offset, &record.entries);
-        }
-    };
-    read_checked(store, slot, 0..layout.segment_bytes.into(), walk_all).await?;
+    let mut headers = Headers::new(store, volume, (slot, segment), None);
+    while let Some(record) = headers.next().await? {
+        contents.add(record.seq, record.offset, &record.entries);
+    }
+    if headers.has_gap {
+        tracing::warn!(%segment, ?slot, "a record's header is damaged");
+    }
     Ok(contents)
 }
 

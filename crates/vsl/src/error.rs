@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_device::DeviceError;
 use forebay_segments::{LogError, PairError, WaitError};
-use forebay_units::{RecordSeq, Sector};
+use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::batch::BatchError;
 use forebay_extents::LoadError;
@@ -108,6 +108,9 @@ pub enum SpaceError {
     /// A node of the map is damaged, so where a range lies is not known.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
+    /// Headers of a segment are damaged: live data in it is missing in the list of what it holds, so it cannot be moved.
+    #[error("headers of segment {0} are damaged, so what it holds cannot be moved")]
+    Headers(SegmentSeq),
     /// The device has been failing for longer than requests wait. The volume goes on trying.
     #[error("the device has been failing for {} s, and is tried again: {cause}", lasted.as_secs())]
     Failing {

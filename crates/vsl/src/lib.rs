@@ -13,7 +13,7 @@
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
-//! `queue.rs` (what comes next); `store.rs` (where segments are kept); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
+//! `queue.rs` (what comes next); `store.rs` (where segments are kept) and `headers.rs` (what they hold); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
 //! short); `checkpoint.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
@@ -35,6 +35,7 @@ mod geometry;
 mod grow;
 mod growth;
 mod hand_over;
+mod headers;
 mod home;
 mod homes;
 mod inspect;

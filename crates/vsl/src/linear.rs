@@ -106,6 +106,10 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
         SpaceError::Full { .. } | SpaceError::Large { .. } => {
             DeviceError::io(op, range, std::io::Error::from_raw_os_error(ENOSPC))
         }
+        SpaceError::Headers(_) => DeviceError::Damaged {
+            range,
+            detail: "headers of a segment are damaged",
+        },
         SpaceError::Failing { .. } => DeviceError::Failed {
             op,
             cause: Arc::from(error.to_string()),

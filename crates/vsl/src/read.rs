@@ -175,13 +175,13 @@ impl Inner {
         let layout = self.store.layout();
         let offset = layout.offset_of(extent.place) / SECTOR_BYTES as u32;
         let (from, to) = (offset, offset + extent.sectors as u32);
-        let pieces = match extent.check {
-            Check::Segment => Some(self.pieces(slot, part.segment).await?),
-            Check::Inline(_) | Check::Own(_) | Check::None => None,
-        };
-        let around = match &pieces {
-            Some(pieces) => around(pieces, from, to).ok_or_else(damaged)?,
-            None => from..to,
+        let (pieces, around) = match extent.check {
+            Check::Segment => {
+                let found = self.pieces_around(slot, part.segment, from..to).await?;
+                let (pieces, around) = found.ok_or_else(damaged)?;
+                (Some(pieces), around)
+            }
+            Check::Inline(_) | Check::Own(_) | Check::None => (None, from..to),
         };
         let block = u64::from(layout.block) / SECTOR_BYTES;
         let first = round_down(around.start.into(), block);
@@ -219,12 +219,26 @@ impl Inner {
         Ok(place)
     }
 
-    /// The pieces that a segment was written as.
-    pub(crate) async fn pieces(
+    /// The pieces that a segment was written as, and the sectors of those that have a part of `wanted`; `None` if they do not
+    /// cover it, by what is known of the segment nor by looking again: a header may have been read wrongly.
+    async fn pieces_around(
         &self,
         slot: Slot,
         segment: SegmentSeq,
-    ) -> Result<Pieces, SpaceError> {
+        wanted: Range<u32>,
+    ) -> Result<Option<(Pieces, Range<u32>)>, SpaceError> {
+        for _ in 0..2 {
+            let pieces = self.pieces(slot, segment).await?;
+            if let Some(around) = around(&pieces, wanted.start, wanted.end) {
+                return Ok(Some((pieces, around)));
+            }
+            self.checks.borrow_mut().forget(slot);
+        }
+        Ok(None)
+    }
+
+    /// The pieces that a segment was written as.
+    async fn pieces(&self, slot: Slot, segment: SegmentSeq) -> Result<Pieces, SpaceError> {
         if let Some(pieces) = self.checks.borrow_mut().get(slot, segment) {
             return Ok(pieces);
         }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use forebay_device::Buf;
 use forebay_placement::WriteClock;
+use forebay_segments::Entry as _;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq};
 
 use crate::checks::read_contents;
@@ -209,6 +210,8 @@ impl Inner {
         let opened = self.commit.composer().table.get(slot).born;
         let layout = self.store.layout();
         let mut written = Vec::new();
+        // Sectors of nodes and parts of checkpoints, live or not.
+        let mut meta = 0;
         for (_, at, entry) in &contents.entries {
             let place = layout.place(segment, *at);
             let (sector, sectors, crc, born) = match *entry {
@@ -224,25 +227,13 @@ impl Inner {
                     born,
                     ..
                 } => (sector, u64::from(sectors), crc, born),
-                Entry::Node { level, key, .. } => {
-                    let redirtied = self.loading(|map| map.redirty(level, key, place)).await;
-                    if let Err(error) = redirtied {
+                _ => {
+                    meta += entry.payload_sectors();
+                    if let Err(error) = self.rewrite(entry, place).await {
                         loaded.trouble.get_or_insert(error);
                     }
                     continue;
                 }
-                Entry::Meta {
-                    kind: MetaKind::Table,
-                    index,
-                    ..
-                } => {
-                    self.rewrite_chunk(index as usize, place);
-                    continue;
-                }
-                Entry::Trim { .. }
-                | Entry::Opened { .. }
-                | Entry::Meta { .. }
-                | Entry::Home { .. } => continue,
             };
             let from = u64::from(*at);
             let piece = Written {
@@ -256,7 +247,39 @@ impl Inner {
                 loaded.trouble.get_or_insert(error);
             }
         }
+        let live = written.iter().flat_map(|piece| &piece.live);
+        let found = meta + live.map(|(_, sectors, _)| sectors).sum::<u64>();
+        if self.misses_some(slot, segment, found) {
+            let lost = SpaceError::Headers(segment);
+            loaded.trouble.get_or_insert(lost);
+        }
         Ok(written)
+    }
+
+    /// Has the next checkpoint write a node or a chunk elsewhere, if it is live at this place.
+    async fn rewrite(self: &Rc<Self>, entry: &Entry, place: Place) -> Result<(), SpaceError> {
+        match *entry {
+            Entry::Node { level, key, .. } => {
+                self.loading(|map| map.redirty(level, key, place)).await?;
+            }
+            Entry::Meta {
+                kind: MetaKind::Table,
+                index,
+                ..
+            } => self.rewrite_chunk(index as usize, place),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// True if more is live in a segment than was `found` there: a damaged header hides some of it. Without this, the cleaner
+    /// would take the segment for cleaned, and read it again after each checkpoint.
+    fn misses_some(&self, slot: Slot, segment: SegmentSeq, found: u64) -> bool {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        let table = &streams.table;
+        // Detached subtrees are counted, and found only when they are reaped.
+        let is_counted = map.is_exact() && map.detached() == 0 && !table.is_doubtful();
+        is_counted && table.get(slot).seq == segment && found < u64::from(table.live_in(slot))
     }
 
     /// Adds what is live of a piece of data that was written at `place`. What was overwritten in place has a checksum of its

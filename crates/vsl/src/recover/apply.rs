@@ -82,6 +82,7 @@ fn as_open_error(error: SpaceError) -> OpenError {
         | SpaceError::Full { .. }
         | SpaceError::Large { .. }
         | SpaceError::Damaged { .. }
+        | SpaceError::Headers(_)
         | SpaceError::Failing { .. } => OpenError::Room("a record cannot be applied"),
     }
 }

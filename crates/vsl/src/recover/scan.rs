@@ -3,7 +3,8 @@
 //! Read-only, so that `check` and recovery are the same code. The checkpoint says where to look: in the
 //! segments that were open at its cut, and in those of its allocation queue, which are opened in that order and have
 //! the numbers that follow; records continue the queue. What is trusted and why:
-//! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough.
+//! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough. Nothing rests on the
+//!   `stable` of a summary that headers do not have: a segment of few records has no summary (`headers.rs`).
 //! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
 //!   a torn end, which is normal.
 //! - How far records were durable may be said by one far behind, in a segment that records between continue the queue with. So
@@ -19,22 +20,19 @@
 use std::collections::{BTreeMap, HashSet};
 
 use forebay_device::{DeviceError, is_zero};
-use forebay_segments::{Entry as _, Next, payload_is_sound, walk_from};
+use forebay_segments::{Entry as _, payload_is_sound};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::format::{
-    Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, Volume, decode_queue,
-};
+use crate::format::{Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, decode_queue};
 use crate::geometry::{Layout, Slot};
+use crate::headers::Headers;
 use crate::recover::Ahead;
 use crate::store::{SegmentStore, read_checked, read_summary};
 
 /// Segments looked at at once.
 const LOOKS: usize = 32;
-/// Bytes of a garbled segment that are read at once.
-const AT_ONCE: u64 = 1 << 20;
 
 /// A record that was written since the checkpoint.
 #[derive(Clone, Debug)]
@@ -124,89 +122,50 @@ impl Place<'_> {
                 }));
             return Ok(look);
         }
-        let is_first = |bytes: &[u8]| (self.is_record(bytes, 0, segment), is_garbled(bytes));
-        let first = 0..HEADER_BYTES as u64;
-        let (is_record, is_garbled) = read_checked(self.store, slot, first, is_first).await?;
-        look.bytes_read += HEADER_BYTES as u64;
-        look.garbled = is_garbled && !is_record;
-        if is_record {
-            self.walk(slot, segment, 0, &mut look).await?;
+        let mut headers = self.headers(slot, segment);
+        let (first, record) = headers.first().await?;
+        look.garbled = record.is_none() && is_garbled(first);
+        if record.is_some() {
+            self.follow(headers, &mut look).await?;
+        } else {
+            look.bytes_read += headers.bytes_read;
         }
         Ok(look)
     }
 
-    /// True if a record of the segment, in the superblock's epoch, begins at this byte of it. `bytes` are from there on.
-    fn is_record(&self, bytes: &[u8], offset: u64, segment: SegmentSeq) -> bool {
-        let Some(header) = bytes.get(..HEADER_BYTES) else {
-            return false;
-        };
-        let record = Record::decode(header).ok();
-        record.is_some_and(|record| {
-            record.volume == self.superblock.volume
-                && record.segment == segment
-                && u64::from(record.offset) == offset
-                && record.epoch == self.superblock.epoch
-        })
+    fn headers(&self, slot: Slot, segment: SegmentSeq) -> Headers<'_> {
+        let superblock = self.superblock;
+        let epoch = Some(superblock.epoch);
+        Headers::new(self.store, superblock.volume, (slot, segment), epoch)
     }
 
     /// Looks for records in a segment whose first header is garbled: by what follows it is told whether that was durable.
     async fn look_through(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
-        let layout = self.store.layout();
         let mut look = Look {
             records: Vec::new(),
             stable: RecordSeq(0),
             bytes_read: 0,
             garbled: true,
         };
-        let (block, end) = (u64::from(layout.block), u64::from(layout.segment_bytes));
-        let mut from = 0;
-        while from + (HEADER_BYTES as u64) <= end {
-            let to = (from + AT_ONCE).min(end);
-            let find = |bytes: &[u8]| {
-                let mut offsets = (0..bytes.len()).step_by(block as usize);
-                offsets.find(|at| self.is_record(&bytes[*at..], from + *at as u64, segment))
-            };
-            look.bytes_read += to - from;
-            if let Some(at) = read_checked(self.store, slot, from..to, find).await? {
-                self.walk(slot, segment, from as usize + at, &mut look)
-                    .await?;
-                return Ok(look);
-            }
-            // A header may lie across the end of what was read.
-            from = match to == end {
-                true => end,
-                false => to - HEADER_BYTES as u64 + block,
-            };
-        }
+        self.follow(self.headers(slot, segment), &mut look).await?;
         Ok(look)
     }
 
-    /// Takes in the records of a segment, from one that begins at `start` on.
-    async fn walk(
-        &self,
-        slot: Slot,
-        segment: SegmentSeq,
-        start: usize,
-        look: &mut Look,
-    ) -> Result<(), DeviceError> {
-        let layout = self.store.layout();
-        let end = u64::from(layout.segment_bytes);
-        look.bytes_read += end;
-        let walk = |whole: &[u8]| {
-            let (any, volume) = (Next::From(RecordSeq(1)), self.superblock.volume);
-            for record in walk_from::<Volume>(start, whole, layout.block, volume, segment, any) {
-                look.stable = look.stable.max(record.stable);
-                let found = FoundRecord {
-                    slot,
-                    segment,
-                    offset: record.offset,
-                    continues: record.continues,
-                    entries: record.entries,
-                };
-                look.records.push((record.seq, found));
-            }
-        };
-        read_checked(self.store, slot, 0..end, walk).await
+    /// Takes in the records of a segment.
+    async fn follow(&self, mut headers: Headers<'_>, look: &mut Look) -> Result<(), DeviceError> {
+        while let Some(record) = headers.next().await? {
+            look.stable = look.stable.max(record.stable);
+            let found = FoundRecord {
+                slot: headers.slot,
+                segment: headers.segment,
+                offset: record.offset,
+                continues: record.continues,
+                entries: record.entries,
+            };
+            look.records.push((record.seq, found));
+        }
+        look.bytes_read += headers.bytes_read;
+        Ok(())
     }
 
     /// True if all of a record is there as it was written.
