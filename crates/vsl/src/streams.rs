@@ -11,6 +11,7 @@
 //! - A batch is composed in one go, so nothing comes between its records.
 //! - Only users' records are open between two calls from outside.
 
+mod bare;
 mod composer;
 mod counts;
 mod gain;
@@ -28,9 +29,9 @@ use crate::table::SegmentTable;
 pub(crate) use counts::Counts;
 use forebay_extents::Place;
 
-/// A gap between the last record and the summary that is cheaper to write than to skip, in bytes.
+/// What is left behind the last record and is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;
-/// What of a segment is given up when it is asked what surely fits, in bytes: two headers that are not full, the
+/// What of a segment is given up when it is asked what surely fits, in bytes: two headers that are not full, a
 /// summary's last block, and a piece that goes to the next segment.
 const LEFT_BYTES: u64 = 6 * 4096;
 /// What ending a record early takes of its segment, in bytes: a header, and padding.
@@ -148,7 +149,7 @@ impl Streams {
     /// end.
     fn segments_for(&self, wanted: Wanted, streams: usize) -> usize {
         let room = u64::from(self.layout.segment_bytes) - LEFT_BYTES;
-        // In a header, and again in the summary.
+        // In a header, and again in the summary if there is one.
         let entries = wanted.entries * 2 * ENTRY_BYTES_MAX as u64;
         let rounds = match streams {
             1 => 0,
@@ -248,7 +249,7 @@ impl Streams {
         data: &[u8],
     ) -> Place {
         let len = data.len() as u32;
-        self.make_room(grant, stream, entry.encoded_len(), len);
+        self.make_room(grant, stream, entry.encoded_len(), data);
         if self.is_user(stream) {
             self.batch_begun = true;
         }
@@ -269,20 +270,20 @@ impl Streams {
         stream.0 < self.counts.user
     }
 
-    fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, len: u32) {
+    fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, data: &[u8]) {
         let n = usize::from(stream.0);
         if let Some(open) = &self.open[n] {
             // Records of moved data end with a block where that is possible.
             let ends =
                 !self.is_user(stream) && open.builder.should_end(ENDS_WITHIN * ENTRY_BYTES_MAX);
-            if !ends && open.builder.fits_record(entry_bytes, len) {
+            if !ends && open.fits_record(&self.layout, entry_bytes, data) {
                 return;
             }
             if open.builder.has_open_record() {
                 self.compose(stream);
             }
             let open = self.open[n].as_ref().expect("still open");
-            if !open.builder.fits_new_record(entry_bytes, len) {
+            if !open.fits_new_record(&self.layout, entry_bytes, data) {
                 self.seal(stream);
             }
         }
@@ -308,7 +309,7 @@ impl Streams {
             "recovery relies on this bound"
         );
         self.slots.insert(seq, slot);
-        let builder = Builder::new(seq, self.layout.shape(), 0);
+        let builder = Builder::new(seq, self.layout.shape(), self.bare_records(stream));
         self.open[usize::from(stream.0)] = Some(Open {
             builder,
             slot,
@@ -432,7 +433,7 @@ impl Streams {
         self.table.extend(slots);
     }
 
-    /// Ends the segment that is open in a stream with its summary.
+    /// Ends the segment that is open in a stream.
     fn seal(&mut self, stream: Stream) {
         let n = usize::from(stream.0);
         debug_assert!(
@@ -451,6 +452,7 @@ impl Streams {
         };
         let ram = self.flight.segment_mut(open.builder.seq());
         open.builder.seal(ram, &end);
+        self.flight.release_memory();
         self.table.close(open.slot, self.clock);
     }
 

@@ -108,7 +108,8 @@ fn killed_then_cut(kind: Kind, cut_after: u64, writes: u64) {
         volume.checkpoint().await;
         model.write(&volume, 7, Durability::Fua).await;
         let durable = world.image();
-        for n in 0..60 {
+        // So many nodes change that the checkpoint of the recovery takes two segments.
+        for n in 0..90 {
             volume.apply(&model.next(n * 100)).await;
         }
         world.rt.sleep(Duration::from_secs(1)).await;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt::{Display, Formatter};
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_rt::VirtualTime;
@@ -115,6 +116,10 @@ fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind
         while !grown.get() || n < 1900 {
             model.write(&volume, n * 7 % 2000, Durability::Flush).await;
             n += 1;
+            if !grown.get() {
+                // So that the volume is not full before it has grown.
+                world.rt.sleep(Duration::from_micros(100)).await;
+            }
         }
         growing.await;
         volume.flush().await;

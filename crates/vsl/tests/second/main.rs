@@ -2,6 +2,7 @@
 //!
 //! All times are of a virtual clock.
 
+mod bare;
 mod cold;
 mod cut_recovery;
 mod faults;

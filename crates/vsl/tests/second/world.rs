@@ -377,9 +377,16 @@ impl Model {
 
     /// The write of the next version of an extent.
     pub(crate) fn next(&self, n: u64) -> Batch {
+        let mut batch = Batch::new();
+        self.add_next(&mut batch, n);
+        batch
+    }
+
+    /// Adds that write to a batch.
+    pub(crate) fn add_next(&self, batch: &mut Batch, n: u64) {
         let version = self.versions[n as usize] + 1;
         let data = content(n, version, self.sectors * SECTOR_BYTES);
-        Batch::of_write(Sector(n * self.stride), data)
+        batch.write(Sector(n * self.stride), data);
     }
 
     /// The next version of an extent was written.

@@ -1,0 +1,350 @@
+//! Segments without a summary: what is found in them, with and without damage.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Durability};
+use forebay_rng::Rng;
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
+use forebay_vsl::{Batch, Kind, OpenError, Options, SpaceError, open};
+
+use crate::world::{Model, Shape, Volume, World, content, on_a_volume};
+
+const SEGMENT: u64 = 1 << 20;
+const RECORD: &[u8; 8] = b"FOREVRC\x02";
+const SUMMARY: &[u8; 8] = b"FOREVSU\x02";
+
+fn shape(segments: u64, kind: Kind) -> Shape {
+    Shape {
+        segments,
+        segment: SEGMENT,
+        kind,
+    }
+}
+
+fn block(world: &World, at: u64) -> Vec<u8> {
+    let mut block = vec![0; 4096];
+    world.device.below.peek(at, &mut block);
+    block
+}
+
+/// Where the segments begin that hold a record, and whether they end with a summary.
+fn segments(world: &World) -> Vec<(u64, bool)> {
+    let all = (0..world.shape.segments).map(|n| (1 << 20) + n * SEGMENT);
+    let used = all.filter(|at| block(world, *at).starts_with(RECORD));
+    let ends = |at: u64| block(world, at + SEGMENT - 4096).starts_with(SUMMARY);
+    used.map(|at| (at, ends(at))).collect()
+}
+
+/// Where the headers of the records in a segment begin.
+fn headers(world: &World, segment: u64) -> Vec<u64> {
+    let all = (segment..segment + SEGMENT).step_by(4096);
+    let number = |at: u64| block(world, at)[40..48].to_vec();
+    let first = number(segment);
+    let is_header = |at: &u64| block(world, *at).starts_with(RECORD) && number(*at) == first;
+    all.filter(is_header).collect()
+}
+
+fn rot(world: &World, at: u64) {
+    let mut byte = [0];
+    world.device.below.peek(at, &mut byte);
+    world.device.below.poke(at, &[byte[0] ^ 8]);
+}
+
+async fn write(volume: &Volume, key: u64, sector: u64, sectors: u64) {
+    let data = content(key, 1, sectors * SECTOR_BYTES);
+    volume.apply(&Batch::of_write(Sector(sector), data)).await;
+}
+
+async fn is_read(volume: &Volume, key: u64, sector: u64, sectors: u64) -> Result<(), SpaceError> {
+    let read = volume.read(sector, sectors).await?;
+    assert!(
+        read[..] == content(key, 1, sectors * SECTOR_BYTES)[..],
+        "{key}"
+    );
+    Ok(())
+}
+
+/// Sectors in a MiB.
+const MIB: u64 = 2048;
+
+#[test]
+fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
+    on_a_volume(shape(128, Kind::Lfs), async |world| {
+        let volume = world.open(Options::default()).await;
+        for n in 0..64 {
+            write(&volume, n, n * MIB, MIB).await;
+            if n % 8 == 7 {
+                volume.flush().await;
+            }
+        }
+        volume.flush().await;
+        // This says that all before it is durable.
+        write(&volume, 64, 100 * MIB, LINE_SECTORS).await;
+        volume.flush().await;
+        drop(volume);
+        let bare = segments(&world)
+            .iter()
+            .filter(|(_, summary)| !summary)
+            .count();
+        assert!(bare >= 60, "{bare} segments have no summary");
+        let ends = segments(&world)
+            .into_iter()
+            .map(|(at, _)| at + SEGMENT - 4096);
+        let full = ends.filter(|at| block(&world, *at).iter().any(|byte| *byte != 0));
+        assert!(full.count() >= 50, "they are full to their last block");
+        let faults = &world.device;
+        faults.reads.take();
+        faults.bytes_read.take();
+        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let (space, workers, _) = opened.await.expect("opened");
+        let (reads, bytes) = (faults.reads.get(), faults.bytes_read.get());
+        println!("{reads} reads of {bytes} bytes");
+        // The segments of the queue that were not opened are looked at, too.
+        assert!(reads < 4 * 66 + 2 * 70, "{reads}");
+        assert!(bytes < 3 << 20, "{bytes}");
+        space.audit().await.expect("all is counted");
+        drop((space, workers));
+        let volume = world.open(Options::default()).await;
+        for n in 0..64 {
+            is_read(&volume, n, n * MIB, MIB).await.expect("read");
+        }
+    });
+}
+
+/// Writes records of more than half a segment, so that some segments have one and a part of another. Returns where
+/// such a segment begins.
+async fn two_records(world: &World, volume: &Volume) -> u64 {
+    write(volume, 1, 100 * MIB, MIB).await;
+    volume.flush().await;
+    for n in 0..8 {
+        write(
+            volume,
+            2 + n,
+            n * MIB,
+            MIB * 6 / 10 / LINE_SECTORS * LINE_SECTORS,
+        )
+        .await;
+        volume.flush().await;
+    }
+    let with_two = segments(world).into_iter().find(|(at, summary)| {
+        let headers = headers(world, *at);
+        let second = || headers[1] - at > 100 << 10;
+        !summary && headers.len() == 2 && second() && SEGMENT + at - headers[1] > 100 << 10
+    });
+    with_two.expect("a bare segment of two long records").0
+}
+
+/// Sectors of 4 KiB blocks of the space that lie in a range of the device.
+async fn blocks_in(volume: &Volume, range: std::ops::Range<u64>) -> Vec<u64> {
+    let mut found = Vec::new();
+    for from in [0, 100 * MIB] {
+        for at in (from..from + 8 * MIB).step_by(LINE_SECTORS as usize) {
+            let place = volume.place(at).await;
+            found.extend(place.filter(|place| range.contains(place)).map(|_| at));
+        }
+    }
+    found
+}
+
+#[test]
+fn data_that_a_damaged_header_has_the_checksums_of_is_an_error_and_other_data_is_read() {
+    for damaged in [0, 1] {
+        on_a_volume(shape(128, Kind::Lfs), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let segment = two_records(&world, &volume).await;
+            volume.checkpoint().await;
+            world.rt.sleep(Duration::from_secs(2)).await;
+            let second = headers(&world, segment)[1];
+            let parts = [segment..second, second..segment + SEGMENT];
+            let header = parts[damaged].start;
+            rot(&world, header + 100);
+            for (n, part) in parts.into_iter().enumerate() {
+                let blocks = blocks_in(&volume, part).await;
+                assert!(blocks.len() > 10, "{}", blocks.len());
+                for at in blocks {
+                    let buf = BufMut::zeroed(4096);
+                    let read = volume.space.read(Sector(at), buf).await;
+                    let is_error = matches!(read, Err(SpaceError::Damaged { .. }));
+                    assert_eq!(is_error, n == damaged, "{n} {at} {:?}", read.err());
+                }
+            }
+            volume.audit().await;
+            // A header that was only read wrongly: nothing remembers that.
+            rot(&world, header + 100);
+            for at in blocks_in(&volume, segment..segment + SEGMENT).await {
+                assert!(volume.read(at, LINE_SECTORS).await.is_ok());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
+    for damaged in [0, 1] {
+        on_a_volume(shape(128, Kind::Lfs), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let segment = two_records(&world, &volume).await;
+            write(&volume, 9, 400 * MIB, MIB).await;
+            volume.flush().await;
+            write(&volume, 10, 500 * MIB, LINE_SECTORS).await;
+            volume.flush().await;
+            drop(volume);
+            rot(&world, headers(&world, segment)[damaged] + 200);
+            let before = world.image();
+            let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+            let Err(error) = opened.await else {
+                panic!("it was opened");
+            };
+            assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+            assert!(world.image() == before, "the device was changed");
+            // With the loss accepted, what was written before it is there.
+            let opened = open(world.rt.clone(), world.below(), Options::default(), true);
+            let (space, workers, _) = opened.await.expect("opened");
+            space.audit().await.expect("all is counted");
+            let read = space.read(Sector(100 * MIB), BufMut::zeroed(4096)).await;
+            assert!(read.expect("read")[..] == content(1, 1, 4096)[..]);
+            drop((space, workers));
+        });
+    }
+}
+
+/// Writes versions of scattered blocks in batches of 200, so that each segment has a record or two.
+async fn rewrite(volume: &Volume, model: &mut Model, keys: &[u64]) {
+    for some in keys.chunks(200) {
+        let mut batch = Batch::new();
+        for key in some {
+            model.add_next(&mut batch, *key);
+        }
+        volume.apply(&batch).await;
+        some.iter().for_each(|key| model.written(*key));
+    }
+}
+
+/// Each block of data has its own checksum in the map, but the cleaner finds it by the header.
+#[test]
+fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_it_is_live() {
+    for damaged in [0, 1] {
+        on_a_volume(shape(48, Kind::Lfs), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let count = volume.space.capacity().mappable / 4096 * 8 / 10;
+            let mut model = Model::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
+            let all: Vec<u64> = (0..count).collect();
+            rewrite(&volume, &mut model, &all).await;
+            volume.flush().await;
+            volume.checkpoint().await;
+            let victims = segments(&world).into_iter().filter(|(at, summary)| {
+                let headers = headers(&world, *at);
+                !summary && headers.len() == 2
+            });
+            let mut in_segment = Vec::new();
+            let mut segment = 0;
+            for (at, _) in victims {
+                segment = at;
+                in_segment.clear();
+                for key in &all {
+                    let place = volume.place(key * 2 * LINE_SECTORS).await;
+                    let here = place.filter(|place| (at..at + SEGMENT).contains(place));
+                    in_segment.extend(here.map(|place| (*key, place)));
+                }
+                if in_segment.len() > 200 {
+                    break;
+                }
+            }
+            assert!(in_segment.len() > 200, "a bare segment with data");
+            let begins = headers(&world, segment);
+            let header = begins[damaged];
+            rot(&world, header + 50);
+            // Blocks that the header listed, which stay.
+            let end = if damaged == 0 {
+                begins[1]
+            } else {
+                segment + SEGMENT
+            };
+            let listed = in_segment
+                .iter()
+                .filter(|(_, at)| *at > header && *at < end);
+            let kept: BTreeSet<u64> = listed.map(|(key, _)| *key).take(10).collect();
+            assert!(kept.len() > 5, "{kept:?}");
+            let others: Vec<u64> = all
+                .iter()
+                .copied()
+                .filter(|key| !kept.contains(key))
+                .collect();
+            let rng = Rng::new(3);
+            for _ in 0..6 {
+                let mut some = others.clone();
+                rng.shuffle(&mut some);
+                rewrite(&volume, &mut model, &some).await;
+            }
+            volume.flush().await;
+            world.rt.sleep(Duration::from_secs(10)).await;
+            let why = volume.space.explain();
+            assert!(volume.space.stats().segments_cleaned > 10);
+            for key in &kept {
+                let place = volume.place(key * 2 * LINE_SECTORS).await.expect("there");
+                assert!((header..end).contains(&place), "it was moved");
+            }
+            assert!(why.contains("Unreadable: 1"), "{why}");
+            volume.audit().await;
+            model.compare(&volume).await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            model.compare(&volume).await;
+            // Once they are overwritten, the segment is of use again.
+            let kept: Vec<u64> = kept.into_iter().collect();
+            rewrite(&volume, &mut model, &kept).await;
+            rewrite(&volume, &mut model, &others).await;
+            volume.flush().await;
+            volume.checkpoint().await;
+            volume.audit().await;
+            model.compare(&volume).await;
+            let why = volume.space.explain();
+            assert!(!why.contains("Unreadable"), "{why}");
+        });
+    }
+}
+
+/// A client that knows how summaries look writes them everywhere: none gets to the end of a segment.
+#[test]
+fn no_data_of_clients_is_taken_for_a_summary() {
+    for kind in [Kind::Lfs, Kind::Overwrite] {
+        on_a_volume(shape(48, kind), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut forged = content(3, 3, MIB * SECTOR_BYTES).to_vec();
+            for sector in forged.chunks_exact_mut(512) {
+                sector[..8].copy_from_slice(SUMMARY);
+            }
+            let forged = BufMut::copy_of(&forged).freeze();
+            for n in 0..60 {
+                // Pieces begin where blocks do, and elsewhere.
+                let at = n % 20 * 2 * MIB + n / 20;
+                let batch = Batch::of_write(Sector(at), forged.clone());
+                volume.apply(&batch).await;
+                volume.flush().await;
+                world.rt.sleep(Duration::from_secs(3)).await;
+            }
+            volume.checkpoint().await;
+            let (bare, with): (Vec<_>, Vec<_>) = segments(&world)
+                .into_iter()
+                .partition(|(_, summary)| !summary);
+            assert!(bare.len() > 10, "{}", bare.len());
+            for (at, _) in with {
+                let end = block(&world, at + SEGMENT - 4096);
+                assert_eq!(end[16..32], [7; 16], "no summary of this volume");
+            }
+            for n in 40..60 {
+                let at = n % 20 * 2 * MIB + n / 20;
+                let read = volume.read(at, MIB).await.expect("read");
+                assert!(read[..] == forged[..], "{n}");
+            }
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            let read = volume.read(2, MIB).await.expect("read");
+            assert!(read[..] == forged[..]);
+            let how = Durability::Fua;
+            let batch = Batch::of_write(Sector(1), forged.clone());
+            volume.try_apply(&batch, how).await.expect("written");
+        });
+    }
+}
