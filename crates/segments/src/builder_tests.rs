@@ -3,6 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::flight::Flight;
 use crate::format::entry::Entry;
 use crate::format::envelope::Reader;
 use crate::peek::{Next, summary_in, walk};
@@ -193,6 +194,25 @@ fn a_bare_segment_is_filled_to_its_last_block() {
     assert!(!rig.ram.is_durable(RecordSeq(1)) && rig.ram.is_durable(RecordSeq(2)));
     assert!(summary_of(&rig.device, rig.shape, SegmentSeq(7)).is_none());
     assert_eq!(by_headers(&rig.device, 4096, 7).len(), 2);
+}
+
+#[test]
+fn memory_of_a_segment_that_was_durable_before_it_ended_is_released() {
+    let mut rig = Rig::new(7, 4096, 2, empty());
+    let mut flight = Flight::new(rig.shape, RecordSeq(0), 0);
+    flight.begin_segment(SegmentSeq(7));
+    std::mem::swap(flight.segment_mut(SegmentSeq(7)), &mut rig.ram);
+    assert!(rig.record(248));
+    std::mem::swap(flight.segment_mut(SegmentSeq(7)), &mut rig.ram);
+    flight.record_closed(RecordSeq(1), false);
+    let (id, job) = flight.take_job().expect("the record");
+    flight.job_done(id, job.segment);
+    flight.set_stable(RecordSeq(1));
+    let ram = flight.segment_mut(SegmentSeq(7));
+    rig.builder.seal(ram, &sealing());
+    assert!(!flight.has_jobs() && flight.oldest().is_some());
+    flight.release_memory();
+    assert!(flight.oldest().is_none());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Durability};
+use forebay_device::{Buf, BufMut};
 use forebay_rng::Rng;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Kind, OpenError, Options, SpaceError, open};
@@ -221,6 +221,38 @@ async fn rewrite(volume: &Volume, model: &mut Model, keys: &[u64]) {
     }
 }
 
+#[test]
+fn segments_of_moved_data_are_recovered_by_few_reads() {
+    on_a_volume(shape(48, Kind::Lfs), async |world| {
+        let volume = world.open(Options::default()).await;
+        let count = volume.space.capacity().mappable / 4096 * 9 / 10;
+        let mut model = Model::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
+        let all: Vec<u64> = (0..count).collect();
+        rewrite(&volume, &mut model, &all).await;
+        let stats = || volume.space.stats();
+        let (rng, mut before) = (Rng::new(5), stats());
+        while stats().bytes_moved < before.bytes_moved + (8 << 20) {
+            if stats().checkpoints > before.checkpoints {
+                before = stats();
+            }
+            let some: Vec<u64> = (0..50).map(|_| rng.below(count)).collect();
+            let some: Vec<u64> = BTreeSet::from_iter(some).into_iter().collect();
+            rewrite(&volume, &mut model, &some).await;
+        }
+        volume.flush().await;
+        drop(volume);
+        let faults = &world.device;
+        faults.reads.take();
+        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let (space, workers, _) = opened.await.expect("opened");
+        let reads = faults.reads.get();
+        println!("{reads} reads");
+        assert!(reads < 10 * 48, "{reads}");
+        drop((space, workers));
+        model.compare(&world.open(Options::default()).await).await;
+    });
+}
+
 /// Each block of data has its own checksum in the map, but the cleaner finds it by the header.
 #[test]
 fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_it_is_live() {
@@ -305,46 +337,81 @@ fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_i
     }
 }
 
+/// Data of which each sector begins as a summary does.
+fn forged() -> Buf {
+    let mut forged = BufMut::copy_of(&content(3, 3, MIB * SECTOR_BYTES));
+    for sector in forged.chunks_exact_mut(512) {
+        sector[..8].copy_from_slice(SUMMARY);
+    }
+    forged.freeze()
+}
+
+/// Asserts that segments that seem to end with a summary do. Returns the number of others.
+fn bare_of(world: &World) -> usize {
+    let (bare, with): (Vec<_>, Vec<_>) = segments(world)
+        .into_iter()
+        .partition(|(_, summary)| !summary);
+    for (at, _) in with {
+        let end = block(world, at + SEGMENT - 4096);
+        assert_eq!(end[16..32], [7; 16], "no summary of this volume");
+    }
+    bare.len()
+}
+
 /// A client that knows how summaries look writes them everywhere: none gets to the end of a segment.
 #[test]
 fn no_data_of_clients_is_taken_for_a_summary() {
-    for kind in [Kind::Lfs, Kind::Overwrite] {
-        on_a_volume(shape(48, kind), async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut forged = content(3, 3, MIB * SECTOR_BYTES).to_vec();
-            for sector in forged.chunks_exact_mut(512) {
-                sector[..8].copy_from_slice(SUMMARY);
-            }
-            let forged = BufMut::copy_of(&forged).freeze();
-            for n in 0..60 {
-                // Pieces begin where blocks do, and elsewhere.
-                let at = n % 20 * 2 * MIB + n / 20;
-                let batch = Batch::of_write(Sector(at), forged.clone());
-                volume.apply(&batch).await;
-                volume.flush().await;
-                world.rt.sleep(Duration::from_secs(3)).await;
-            }
-            volume.checkpoint().await;
-            let (bare, with): (Vec<_>, Vec<_>) = segments(&world)
-                .into_iter()
-                .partition(|(_, summary)| !summary);
-            assert!(bare.len() > 10, "{}", bare.len());
-            for (at, _) in with {
-                let end = block(&world, at + SEGMENT - 4096);
-                assert_eq!(end[16..32], [7; 16], "no summary of this volume");
-            }
-            for n in 40..60 {
-                let at = n % 20 * 2 * MIB + n / 20;
-                let read = volume.read(at, MIB).await.expect("read");
-                assert!(read[..] == forged[..], "{n}");
-            }
-            drop(volume);
-            let volume = world.open(Options::default()).await;
-            let read = volume.read(2, MIB).await.expect("read");
-            assert!(read[..] == forged[..]);
-            let how = Durability::Fua;
-            let batch = Batch::of_write(Sector(1), forged.clone());
-            volume.try_apply(&batch, how).await.expect("written");
+    on_a_volume(shape(48, Kind::Lfs), async move |world| {
+        let volume = world.open(Options::default()).await;
+        for n in 0..60 {
+            // Pieces begin where blocks do, and elsewhere.
+            let at = n % 20 * 2 * MIB + n / 20;
+            volume.apply(&Batch::of_write(Sector(at), forged())).await;
+            volume.flush().await;
+            world.rt.sleep(Duration::from_secs(3)).await;
+        }
+        volume.checkpoint().await;
+        assert!(bare_of(&world) > 10);
+        for n in 0..20 {
+            let read = volume.read(n * 2 * MIB + 2, MIB).await.expect("read");
+            assert!(read[..] == forged()[..], "{n}");
+        }
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        let read = volume.read(2, MIB).await.expect("read");
+        assert!(read[..] == forged()[..]);
+    });
+}
+
+/// The same where the data of other clients lies at the end of segments, and is overwritten in place.
+#[test]
+fn no_data_that_is_written_in_place_is_taken_for_a_summary() {
+    on_a_volume(shape(64, Kind::Overwrite), async move |world| {
+        let volume = world.open(Options::default()).await;
+        for n in 0..16 {
+            write(&volume, n, n * MIB, MIB).await;
+        }
+        volume.flush().await;
+        volume.checkpoint().await;
+        let full = segments(&world).into_iter().filter(|(at, _)| {
+            let end = block(&world, at + SEGMENT - 4096);
+            end.iter().any(|byte| *byte != 0)
         });
-    }
+        assert!(full.count() >= 10, "they are full to their last block");
+        let forged = forged().slice(..4096);
+        for n in 0..16 * MIB / LINE_SECTORS {
+            let batch = Batch::of_write(Sector(n * LINE_SECTORS), forged.clone());
+            volume.apply(&batch).await;
+        }
+        volume.flush().await;
+        world.rt.sleep(Duration::from_secs(5)).await;
+        let in_place = volume.space.stats().bytes_in_place;
+        assert!(in_place > 8 << 20, "{in_place} bytes were written in place");
+        bare_of(&world);
+        volume.audit().await;
+        for n in 0..16 * MIB / LINE_SECTORS {
+            let read = volume.read(n * LINE_SECTORS, LINE_SECTORS).await;
+            assert!(read.expect("read")[..] == forged[..], "{n}");
+        }
+    });
 }
