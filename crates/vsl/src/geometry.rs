@@ -14,9 +14,9 @@ use forebay_extents::Place;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// Bytes of a segment of moved data that hold neither data nor the entries that tell of it: parts of two headers, of
-/// the summary's last block, and of a block at the end.
-const LOST_BYTES: u64 = 2 * HEADER_BYTES as u64;
+/// Bytes of a segment of moved data that hold neither data nor the entries that tell of it: the part of the last header that has no
+/// entries. What is left at the end, where pieces are no whole blocks, counts as their padding (`weight.rs`).
+const LOST_BYTES: u64 = HEADER_BYTES as u64;
 
 /// Bytes of segments that may have been opened without anything of them being on the device: what memory holds,
 /// and the largest batch.
