@@ -15,6 +15,7 @@
 //! - When [`CommitWorkers`] are dropped, every task ends as soon as the device has answered the task's request.
 
 mod composer;
+mod durable;
 mod faults;
 mod workers;
 mod write;
@@ -107,6 +108,8 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     written: Event,
     faults: Faults,
     failed: RefCell<Option<LogError>>,
+    /// The time since which the newest durable record is durable.
+    stable_since: Cell<Instant>,
     /// The workers were dropped.
     stopped: Cell<bool>,
     /// The log failed or was stopped.
@@ -164,6 +167,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             composer.flight_mut().keep_unstable();
         }
         let commit = Rc::new(Commit {
+            stable_since: Cell::new(rt.now()),
             rt: rt.clone(),
             device,
             gathering,
@@ -342,10 +346,8 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             return Err(LogError("a durable write failed beside a flush".into()));
         }
         self.unflushed.set(self.unflushed.get() - unflushed);
-        let mut composer = self.composer_mut();
-        composer.flight_mut().flushed(mark);
-        composer.set_stable(mark.covered);
-        drop(composer);
+        self.composer_mut().flight_mut().flushed(mark);
+        self.set_stable(mark.covered);
         self.flush_worked();
         Ok(mark.covered)
     }

@@ -126,8 +126,7 @@ impl Inner {
         let written = self.write_all(&mut cut).await;
         self.commit.composer_mut().frozen_bytes = 0;
         match written {
-            Ok((superblock, superseded, meta)) => {
-                *self.superblock.borrow_mut() = superblock;
+            Ok((superseded, meta)) => {
                 self.is_valid(cut, superseded, meta).await;
                 Ok(())
             }
@@ -140,12 +139,8 @@ impl Inner {
         }
     }
 
-    /// Writes all of a checkpoint, and makes it valid on the device. Returns the superblock that points at it, what it
-    /// supersedes, and where it lies.
-    async fn write_all(
-        self: &Rc<Self>,
-        cut: &mut Cut,
-    ) -> Result<(Superblock, Superseded, Meta), LogError> {
+    /// Writes all of a checkpoint, and makes it valid on the device. Returns what it supersedes, and where it lies.
+    async fn write_all(self: &Rc<Self>, cut: &mut Cut) -> Result<(Superseded, Meta), LogError> {
         self.write_nodes(cut).await?;
         self.take_from_table(cut).await;
         let mut superseded = self.meta.borrow().body.clone();
@@ -153,8 +148,8 @@ impl Inner {
         let superblock = self.write_body(cut, &mut meta).await?;
         let target = self.commit.composer().last_record();
         self.commit.flush(target).await?;
-        self.write_superblock(&superblock).await?;
-        Ok((superblock, superseded, meta))
+        self.write_superblock(superblock).await?;
+        Ok((superseded, meta))
     }
 
     /// The checkpoint's table does not count the nodes that the checkpoint supersedes.
@@ -395,7 +390,6 @@ impl Inner {
             None => (layout, 0),
         };
         Ok(Superblock {
-            generation: last.generation + 1,
             epoch,
             len: grown.0.len.max(last.len),
             segment_count: grown.0.segment_count,

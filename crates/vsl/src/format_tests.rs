@@ -19,6 +19,7 @@ fn superblock() -> Superblock {
         epoch: Epoch(0x0117_1615_1413_1211),
         reserved_epoch: Epoch(0x0197_9695_9493_9291),
         reserved_segments: SegmentSeq(0x00a7_a6a5_a4a3_a2a1 & 0xff_ffff_ffff),
+        stable: RecordSeq(0x01b7_b6b5_b4b3_b2b1),
         len: 0x0027_2625_2423_2221,
         space_sectors: 0x3736_3534_3332_3130,
         segment_bytes: 1 << 20,
@@ -119,7 +120,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 19] = [
+    let values: [(&str, u64); 20] = [
         ("version", VERSION.into()),
         ("crc", crc.into()),
         ("generation", superblock.generation),
@@ -130,6 +131,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
         ("checkpoint_segment", superblock.checkpoint_segment.0),
         ("reserved_epoch", superblock.reserved_epoch.0),
         ("reserved_segments", superblock.reserved_segments.0),
+        ("stable", superblock.stable.0),
         ("segment_bytes", superblock.segment_bytes.into()),
         ("segment_count", superblock.segment_count.into()),
         ("block", superblock.block.into()),

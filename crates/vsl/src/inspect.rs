@@ -87,6 +87,8 @@ pub enum DumpItem {
         generation: u64,
         /// How often the volume was taken up.
         epoch: u64,
+        /// The newest record that was durable when it was written.
+        stable: u64,
         /// Bytes of the device in use.
         len: u64,
         /// Sectors of the space.
@@ -167,6 +169,7 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
             volume: found.volume.to_string(),
             generation: found.generation,
             epoch: found.epoch.0,
+            stable: found.stable.0,
             len: found.len,
             space_sectors: found.space_sectors,
             segment_bytes: found.segment_bytes,

@@ -13,8 +13,10 @@
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
-//! `queue.rs` (what comes next); `store.rs` (where segments are kept) and `headers.rs` (what they hold); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
-//! short); `checkpoint.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
+//! `queue.rs` (what comes next); `store.rs` (where segments are kept) and `headers.rs` (what they hold); `space.rs`, `write.rs`, `home.rs`
+//! with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is short);
+//! `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in
+//! `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
 
@@ -41,6 +43,7 @@ mod homes;
 mod inspect;
 mod linear;
 mod meta;
+mod noting;
 mod options;
 mod pacing;
 mod places;

@@ -33,6 +33,7 @@ use crate::geometry::{AHEAD_SEGMENTS, Layout, Slot};
 use crate::home::homeward;
 use crate::homes::Homes;
 use crate::meta::Meta;
+use crate::noting::noter;
 use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
 use crate::room::{changed_max, checkpoint_segments, map_memory};
@@ -137,6 +138,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         epoch: Epoch(0),
         reserved_epoch: Epoch(0),
         reserved_segments: SegmentSeq(0),
+        stable: RecordSeq(0),
         len: layout.len,
         space_sectors: making.space_sectors,
         segment_bytes: layout.segment_bytes,
@@ -329,6 +331,7 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
         rt.spawn(reaper(Rc::clone(inner))),
         rt.spawn(homeward(Rc::clone(inner))),
         rt.spawn(discarder(Rc::clone(inner))),
+        rt.spawn(noter(Rc::clone(inner))),
     ];
     Workers {
         _commit: commit,
@@ -430,6 +433,7 @@ fn assemble(
         home_asked: Event::new(),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
+        superblock_turn: Rc::new(Lock::new()),
         superblock_fault: RefCell::new(None),
         cleaner_fault: RefCell::new(None),
         reaper_fault: RefCell::new(None),

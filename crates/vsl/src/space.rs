@@ -41,7 +41,10 @@ pub(crate) struct Inner {
     /// What is to be written where it lay before.
     pub(crate) homes: RefCell<Homes>,
     pub(crate) home_asked: Event,
+    /// The superblock as last written; the generation may be that of a write that failed.
     pub(crate) superblock: RefCell<Superblock>,
+    /// Held while copies of the superblock are written.
+    pub(crate) superblock_turn: Rc<Lock>,
     /// The fault that keeps superblocks from being written. The device may take records meanwhile, which ends the fault that
     /// `commit` knows.
     pub(crate) superblock_fault: RefCell<Option<DeviceFault>>,
@@ -118,7 +121,7 @@ impl Space {
         self.inner.superblock.borrow().space_sectors
     }
 
-    /// The superblock as last written.
+    /// The superblock as last written; its generation may be that of a write that failed.
     pub fn superblock(&self) -> Ref<'_, Superblock> {
         self.inner.superblock.borrow()
     }

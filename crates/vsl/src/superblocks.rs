@@ -1,4 +1,5 @@
-//! Superblocks of a volume in use: both copies are written at each checkpoint, and once before recovery writes anything.
+//! Superblocks of a volume in use: both copies are written at each checkpoint, once before recovery writes anything, and where a
+//! durable record is noted (`noting.rs`).
 //!
 //! Each opening of a volume reserves an epoch and numbers of segments for itself, in both copies. Only then it writes to
 //! segments. Whatever becomes of the opening, a later one finds in either copy what was reserved, and takes an epoch
@@ -20,7 +21,7 @@ use crate::format::Superblock;
 use crate::space::Inner;
 
 /// Pause before superblocks are written again after an error, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// What an opening of a volume reserves.
 pub(crate) struct Reserved {
@@ -62,11 +63,33 @@ impl Reserved {
 }
 
 impl Inner {
-    /// Writes both copies of the superblock, for as long as the device fails.
+    /// The superblock to be written next: with a generation of its own and the newest durable record. The caller must hold the
+    /// turn of superblocks. Each write has its own generation, since a copy may have taken a write that failed.
+    pub(crate) fn next_superblock(&self, superblock: Superblock) -> Superblock {
+        let (stable, _) = self.commit.newest_stable();
+        let mut known = self.superblock.borrow_mut();
+        known.generation += 1;
+        Superblock {
+            generation: known.generation,
+            stable,
+            ..superblock
+        }
+    }
+
+    /// Makes a superblock the newest, in both copies, for as long as the device fails. A task that notes durable records may
+    /// write superblocks until this one has its turn.
     pub(crate) async fn write_superblock(
         self: &Rc<Self>,
-        superblock: &Superblock,
+        superblock: Superblock,
     ) -> Result<(), LogError> {
+        let _turn = self.superblock_turn.lock().await;
+        let next = self.next_superblock(superblock);
+        self.write_until_done(&next).await?;
+        *self.superblock.borrow_mut() = next;
+        Ok(())
+    }
+
+    async fn write_until_done(self: &Rc<Self>, superblock: &Superblock) -> Result<(), LogError> {
         let mut pause = RETRY.0;
         while let Err(error) = self.write_copies(superblock).await {
             self.note_fault(&self.superblock_fault, &error);
@@ -80,7 +103,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_copies(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+    /// Writes both copies once.
+    pub(crate) async fn write_copies(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&superblock.encode()).freeze();
         for at in PLACES {
             self.commit.write_durably(at, bytes.clone()).await?;
@@ -88,10 +112,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes durable what this opening of the volume has reserved, and then its first checkpoint.
+    /// Makes durable what this opening of the volume has reserved, and then its first checkpoint. The reservation names the
+    /// durable record of the epoch before.
     pub(crate) async fn first_checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
         let reserved = self.superblock.borrow().clone();
-        self.write_superblock(&reserved).await?;
+        self.write_until_done(&reserved).await?;
         self.checkpoint().await
     }
 }

@@ -1,8 +1,7 @@
 //! Damage to a volume's device: single bytes that change.
 //!
 //! Whatever it is: right data, an error on the sectors it hit, or a refusal that says why and changes nothing. Never
-//! wrong data, never a panic. Only what was flushed last, and nothing written since says so, may go missing unsaid:
-//! where its last record is damaged, that looks like the end of what was written.
+//! wrong data, never a panic. The volume was idle for a while, so nothing that was flushed may go missing without an error.
 //!
 //! `FOREBAY_CASES` sets how many bytes are changed in each volume; `all` changes each that recovery reads.
 
@@ -10,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{
     Asked, BufMut, Device, DeviceError, Durability, Hooks, Overlay, RamDevice, Tap,
@@ -25,6 +25,8 @@ const SECTORS: u64 = 2048;
 const BLOCK: u64 = 4096;
 /// Bytes that are changed in each volume.
 const CASES: u64 = 1500;
+/// A volume is idle for so long before it is killed.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// What each sector holds: the number of the write that wrote it, and 0 where nothing is mapped.
 type State = Vec<u64>;
@@ -34,7 +36,7 @@ struct Case {
     device: Rc<RamDevice>,
     /// What the space held after each action that may be the last one to be found.
     states: Vec<State>,
-    /// The first of them that may be found without being told that something is lost.
+    /// The first of them that may be found without an error.
     flushed: usize,
 }
 
@@ -51,13 +53,13 @@ fn content(number: u64, sectors: u64) -> BufMut {
     )
 }
 
-/// Overwrites, trims and flushes until the log has gone around a few times, makes a checkpoint, and goes on for a
-/// while.
+/// Overwrites, trims and flushes until the log has gone around a few times, makes a checkpoint, goes on for a while, and is
+/// idle.
 fn used(kind: Kind) -> Case {
     let segments = if kind == Kind::Lfs { 32 } else { 40 };
     let device = Rc::new(RamDevice::new((1 << 20) + segments * SEGMENT, 4096));
     let medium = Rc::clone(&device);
-    let (states, flushed) = run(move |rt| async move {
+    let states = run(move |rt| async move {
         let layout = Layout::for_device(&medium.geometry(), Some(ByteLen(SEGMENT)));
         let making = Making {
             volume: VolumeId([3; 16]),
@@ -71,7 +73,8 @@ fn used(kind: Kind) -> Case {
         create(rt.clone(), Rc::clone(&medium), &making)
             .await
             .unwrap();
-        let opened = open(rt, medium, Options::default(), false).await.unwrap();
+        let opened = open(rt.clone(), medium, Options::default(), false);
+        let opened = opened.await.unwrap();
         let volume = Linear::new(opened.0);
         let rng = Rng::new(11);
         let mut now = vec![0; SECTORS as usize];
@@ -95,25 +98,22 @@ fn used(kind: Kind) -> Case {
         }
         assert!(volume.space().stats().segments_cleaned > 0);
         volume.space().checkpoint().await.unwrap();
-        let (mut states, mut flushed) = (vec![now.clone()], 0);
+        let mut states = vec![now.clone()];
         for number in 2500..2580 {
             act(number, &mut now).await;
             states.push(now.clone());
-            if number == 2560 {
-                flushed = states.len() - 1;
-            }
             if number.is_multiple_of(20) {
                 volume.flush().await.unwrap();
             }
         }
-        // That all before it is durable, the next record says.
         volume.flush().await.unwrap();
-        (states, flushed)
+        rt.sleep(IDLE).await;
+        states
     });
     Case {
         device,
+        flushed: states.len() - 1,
         states,
-        flushed,
     }
 }
 
@@ -268,7 +268,8 @@ fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
     let mut case = used(Kind::Lfs);
     let (medium, before) = (Rc::clone(&case.device), case.states.pop().expect("one"));
     case.states = run(move |rt| async move {
-        let opened = open(rt, medium, Options::default(), false).await.unwrap();
+        let opened = open(rt.clone(), medium, Options::default(), false);
+        let opened = opened.await.unwrap();
         let volume = Linear::new(opened.0);
         let mut states = vec![before];
         for number in 3000..3005 {
@@ -280,9 +281,10 @@ fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
             now[at as usize..at as usize + 8].fill(number);
             states.push(now);
         }
+        rt.sleep(IDLE).await;
         states
     });
-    case.flushed = case.states.len() - 2;
+    case.flushed = case.states.len() - 1;
     let starts = read_by_recovery(&case).into_iter().filter(|block| {
         let mut magic = [0; 8];
         case.device.peek(block * BLOCK, &mut magic);

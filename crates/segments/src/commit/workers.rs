@@ -181,7 +181,7 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
             };
             if durable {
                 if !commit.has_failed() {
-                    commit.composer_mut().set_stable(last);
+                    commit.set_stable(last);
                 }
                 return commit.end_round();
             }

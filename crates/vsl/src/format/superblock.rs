@@ -6,11 +6,11 @@ use forebay_placement::placement::Kind;
 use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VolumeId, begin, finish, open_version,
 };
-use forebay_units::{Epoch, SECTOR_BYTES, SegmentSeq};
+use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 /// The version of the format of volumes. Version 1 named places by slots; in version 2, openings reserved
-/// nothing, and entries of moved data were longer.
-pub const VERSION: u32 = 3;
+/// nothing, and entries of moved data were longer; in version 3, superblocks named no durable record.
+pub const VERSION: u32 = 4;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
@@ -36,6 +36,9 @@ pub struct Superblock {
     pub reserved_epoch: Epoch,
     /// Numbers of segments below this one are reserved by an opening of the volume: no later opening gives them.
     pub reserved_segments: SegmentSeq,
+    /// A record of `epoch`, or one before the checkpoint's cut: every record up to this one was durable when the superblock was
+    /// written.
+    pub stable: RecordSeq,
     /// Bytes of the device in use.
     pub len: u64,
     /// Sectors of the space that may be mapped: what a volume of fixed length shows.
@@ -108,6 +111,7 @@ impl forebay_segments::Superblock for Superblock {
             self.checkpoint_segment.0,
             self.reserved_epoch.0,
             self.reserved_segments.0,
+            self.stable.0,
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -145,6 +149,7 @@ impl forebay_segments::Superblock for Superblock {
             let checkpoint_segment = SegmentSeq(from.counter()?);
             let reserved_epoch = Epoch(from.counter()?);
             let reserved_segments = SegmentSeq(from.counter()?);
+            let stable = RecordSeq(from.counter()?);
             let mut next = || Some(from.uint(4)? as u32);
             let superblock = Superblock {
                 volume,
@@ -152,6 +157,7 @@ impl forebay_segments::Superblock for Superblock {
                 epoch,
                 reserved_epoch,
                 reserved_segments,
+                stable,
                 len,
                 space_sectors,
                 segment_bytes: next()?,

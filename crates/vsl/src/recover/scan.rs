@@ -4,7 +4,8 @@
 //! segments that were open at its cut, and in those of its allocation queue, which are opened in that order and have
 //! the numbers that follow; records continue the queue. What is trusted and why:
 //! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough. Nothing rests on the
-//!   `stable` of a summary that headers do not have: a segment of few records has no summary (`headers.rs`).
+//!   `stable` of a summary that headers do not have: a segment of few records has no summary (`headers.rs`). The superblock
+//!   names the newest one once the volume is idle.
 //! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
 //!   a torn end, which is normal.
 //! - How far records were durable may be said by one far behind, in a segment that records between continue the queue with. So
@@ -342,7 +343,7 @@ pub(crate) async fn scan(
     let mut scan = Scan {
         records: Vec::new(),
         last: checkpoint.cut,
-        stable: checkpoint.cut,
+        stable: checkpoint.cut.max(superblock.stable),
         queue: Vec::new(),
         bytes_read: 0,
     };

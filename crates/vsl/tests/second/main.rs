@@ -9,6 +9,7 @@ mod faults;
 mod grown;
 mod home_rot;
 mod in_place;
+mod last_record;
 mod memory;
 mod numbers;
 mod outage;

@@ -141,10 +141,10 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
 }
 
 /// Volumes of version 1 named places by slots: read as this version, their maps would point anywhere. In volumes of version 2,
-/// openings reserved no epoch.
+/// openings reserved no epoch. In those of version 3, superblocks named no durable record.
 #[test]
 fn a_volume_of_an_older_version_is_refused_by_its_version_and_not_changed() {
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         refuse_version(version);
     }
 }
@@ -192,7 +192,7 @@ fn refuse_version(version: u32) {
                 panic!("{error:?}");
             };
             let is_old =
-                matches!(a, FormatError::Old { found, oldest: 3, .. } if *found == version);
+                matches!(a, FormatError::Old { found, oldest: 4, .. } if *found == version);
             assert!(is_old, "{a:?}");
             let message = error.to_string();
             assert!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_device::{
     Asked, Buf, BufMut, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap,
 };
-use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_rt::{Driver, Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, SECTOR_BYTES, Sector};
 use forebay_vsl::{
     Batch, Kind, Layout, Making, Options, Recovery, Space, SpaceError, VolumeId, Where, Workers,
@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) flushes_fail: Cell<bool>,
     /// Writes before the first segment fail.
     pub(crate) superblocks_fail: Cell<bool>,
+    /// Writes before the first segment, failed ones included.
+    pub(crate) superblocks: Cell<u64>,
     /// The first request of this kind that covers this byte waits until the cell is cleared.
     pub(crate) held: Cell<Option<(Op, u64)>>,
     /// The number of requests that wait for that.
@@ -74,6 +76,7 @@ impl Faults {
             writes_fail: Cell::default(),
             flushes_fail: Cell::default(),
             superblocks_fail: Cell::default(),
+            superblocks: Cell::default(),
             held: Cell::default(),
             holding: Cell::default(),
             writes_left: Cell::default(),
@@ -133,6 +136,9 @@ impl Hooks for Faults {
         let len = range.end - range.start;
         if op == Op::Read {
             self.count_read(range.start, len);
+        }
+        if op == Op::Write && range.start < SEGMENTS_AT {
+            add(&self.superblocks, 1);
         }
         self.while_power_lasts(op).await;
         let is_held = || {
@@ -198,7 +204,16 @@ pub(crate) fn on_a_device<T: 'static>(
     shape: Shape,
     test: impl AsyncFnOnce(World) -> T + 'static,
 ) -> T {
-    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    on_a_clock(Rc::new(VirtualTime::new()), shape, test)
+}
+
+/// The same by this clock.
+pub(crate) fn on_a_clock<T: 'static>(
+    clock: Rc<dyn Driver>,
+    shape: Shape,
+    test: impl AsyncFnOnce(World) -> T + 'static,
+) -> T {
+    let executor = Executor::new(clock);
     let rt = executor.rt();
     let below = RamDevice::new(SEGMENTS_AT + shape.segments * shape.segment, 4096);
     let device = Rc::new(Tap::new(below, Faults::new(rt.clone())));

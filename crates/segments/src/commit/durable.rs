@@ -1,0 +1,31 @@
+//! The newest durable record: since when it is, and waiting for a newer one.
+
+use forebay_rt::{Instant, Listener};
+use forebay_units::RecordSeq;
+
+use super::Commit;
+use super::composer::{Composer, Watcher};
+
+impl<C: Composer, W: Watcher<C>> Commit<C, W> {
+    /// Records that every record up to `covered` is durable now.
+    pub(super) fn set_stable(&self, covered: RecordSeq) {
+        let mut composer = self.composer_mut();
+        let before = composer.flight().stable();
+        composer.set_stable(covered);
+        if composer.flight().stable() > before {
+            self.stable_since.set(self.rt.now());
+        }
+    }
+
+    /// The newest durable record, and the time since which it is known to be durable.
+    pub fn newest_stable(&self) -> (RecordSeq, Instant) {
+        let stable = self.composer().flight().stable();
+        (stable, self.stable_since.get())
+    }
+
+    /// Resolves when a record becomes durable, or the log fails or is stopped. The caller must take the listener before it
+    /// looks at [`Commit::newest_stable`].
+    pub fn durable(&self) -> Listener<'_> {
+        self.durable.listen()
+    }
+}
