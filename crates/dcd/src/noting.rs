@@ -5,27 +5,18 @@
 
 use std::rc::Rc;
 
-use forebay_rt::Instant;
-use forebay_units::RecordSeq;
-
 use crate::engine::Engine;
 use crate::policy::{self, Note, Noting};
 
-/// The newest durable record, and when the noter first saw that it was durable.
-type Newest = (RecordSeq, Instant);
-
 /// Notes the newest flush for as long as the volume is attached and its log works.
 pub(crate) async fn noter(engine: Rc<Engine>) {
-    let mut newest = (engine.log.stable(), engine.rt.now());
     while engine.log.failure().is_none() && !engine.is_closing() {
-        let wake = engine.signals.wake.listen();
-        if engine.log.stable() != newest.0 {
-            newest = (engine.log.stable(), engine.rt.now());
-        }
-        match policy::note(&engine.observe_flushes(newest)) {
-            Note::Rest => wake.await,
+        let durable = engine.log.durable();
+        match policy::note(&engine.observe_flushes()) {
+            // A volume that is closed while this waits drops it.
+            Note::Rest => durable.await,
             Note::Wait(span) => {
-                drop(wake);
+                drop(durable);
                 engine.rt.sleep(span).await;
             }
             // A failure is the log's, and latched there.
@@ -36,11 +27,10 @@ pub(crate) async fn noter(engine: Rc<Engine>) {
 
 impl Engine {
     /// Returns what [`policy::note`] decides by.
-    fn observe_flushes(&self, (durable, since): Newest) -> Noting {
-        let (noted, now) = (self.log.superblock().stable, self.rt.now());
+    fn observe_flushes(&self) -> Noting {
+        let (now, (stable, since)) = (self.rt.now(), self.log.newest_stable());
         Noting {
-            is_noted: noted >= durable,
-            is_newest: noted >= self.log.last_record(),
+            is_noted: self.log.superblock().stable >= stable,
             age: now.since(since),
             idle: self.activity.borrow().idle(now),
         }

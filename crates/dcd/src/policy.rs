@@ -66,8 +66,6 @@ pub(crate) enum Decision {
 pub(crate) struct Noting {
     /// True if the superblock names the newest record that is durable.
     pub(crate) is_noted: bool,
-    /// True if the superblock names the newest record: no flush can make a newer one durable.
-    pub(crate) is_newest: bool,
     /// Time since a flush made a record durable.
     pub(crate) age: Duration,
     /// Time since the last request of a client ended; zero while a request is under way.
@@ -77,7 +75,7 @@ pub(crate) struct Noting {
 /// The next step of the noter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Note {
-    /// Nothing to do until something is appended.
+    /// Nothing to do until a flush makes a record durable.
     Rest,
     /// Look again after this long.
     Wait(Duration),
@@ -89,12 +87,10 @@ pub(crate) enum Note {
 /// durable. So a note is needed where no flush follows; and a volume that is read or written without a pause may
 /// see none for hours.
 pub(crate) fn note(seen: &Noting) -> Note {
-    match (seen.is_noted, seen.is_newest) {
-        (true, true) => Note::Rest,
-        // A flush may come meanwhile, and is to be noted soon after.
-        (true, false) => Note::Wait(QUIET),
-        (false, _) if seen.idle >= QUIET || seen.age >= UNNOTED_MAX => Note::Now,
-        (false, _) => {
+    match seen.is_noted {
+        true => Note::Rest,
+        false if seen.idle >= QUIET || seen.age >= UNNOTED_MAX => Note::Now,
+        false => {
             let wait = (QUIET - seen.idle).min(UNNOTED_MAX - seen.age);
             Note::Wait(wait.max(Duration::from_millis(1)))
         }
@@ -254,7 +250,6 @@ mod tests {
     fn a_flush_is_noted_once_the_volume_is_quiet_and_soon_on_a_busy_one() {
         let busy = Noting {
             is_noted: false,
-            is_newest: false,
             age: Duration::ZERO,
             idle: Duration::ZERO,
         };
@@ -273,12 +268,7 @@ mod tests {
             is_noted: true,
             ..old
         };
-        assert_eq!(note(&noted), Note::Wait(QUIET), "a flush may come");
-        let newest = Noting {
-            is_newest: true,
-            ..noted
-        };
-        assert_eq!(note(&newest), Note::Rest);
+        assert_eq!(note(&noted), Note::Rest);
     }
 
     #[test]

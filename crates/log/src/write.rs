@@ -169,6 +169,17 @@ impl Log {
         self.state().stable()
     }
 
+    /// The newest durable record, and the time since which it is known to be durable.
+    pub fn newest_stable(&self) -> (RecordSeq, forebay_rt::Instant) {
+        self.inner.commit.newest_stable()
+    }
+
+    /// Resolves when a record becomes durable, or the log fails or is stopped. The caller must take the listener before it
+    /// looks at [`Log::newest_stable`].
+    pub fn durable(&self) -> forebay_rt::Listener<'_> {
+        self.inner.commit.durable()
+    }
+
     /// The record a segment begins with.
     pub fn first_record(&self, segment: SegmentSeq) -> RecordSeq {
         self.state().first_record(segment)

@@ -12,6 +12,7 @@ mod invariants;
 mod long_faults;
 mod map_memory;
 mod model;
+mod noting;
 mod one_disk;
 mod pressure;
 mod salvage;

@@ -1,0 +1,64 @@
+//! The tasks of an idle volume sleep, that which notes flushes in the superblock among them.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_dcd::AttachOptions;
+use forebay_device::{BufMut, Device, Durability};
+use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
+use forebay_sim::disk::Image;
+use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::volume::medium;
+
+/// Counts the times at which it jumps.
+#[derive(Default)]
+struct CountingTime {
+    below: VirtualTime,
+    jumps: Cell<u64>,
+}
+
+impl Driver for CountingTime {
+    fn now(&self) -> Instant {
+        self.below.now()
+    }
+
+    fn turn(&self, wait: Wait) -> Turn {
+        let jumps = matches!(wait, Wait::Until(_));
+        self.jumps.set(self.jumps.get() + u64::from(jumps));
+        self.below.turn(wait)
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.below.unparker()
+    }
+}
+
+/// Behind a flush, and behind an unflushed write that was destaged.
+#[test]
+fn an_idle_volume_sleeps() {
+    let clock = Rc::new(CountingTime::default());
+    let driver = Rc::clone(&clock) as Rc<dyn Driver>;
+    let images = Images::fresh(4 << 20);
+    let disks = medium(&Image::of(&images.log), &Image::of(&images.data));
+    let world = World::new(1, None, &disks, 512, driver);
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        let device = checked(&volume);
+        for (n, flush) in [(0, true), (1, false), (2, true), (3, false)] {
+            let bytes = BufMut::copy_of(&stamp(1, n * 4096, 4096)).freeze();
+            let written = device.write(n * 4096, bytes, Durability::Flush).await;
+            written.expect("written");
+            if flush {
+                device.flush().await.expect("flushed");
+            }
+            rt.sleep(Duration::from_secs(60)).await;
+            clock.jumps.take();
+            rt.sleep(Duration::from_secs(3600)).await;
+            let wakes = clock.jumps.take();
+            assert!(wakes < 5, "{wakes} wakes in an hour");
+        }
+    });
+}
