@@ -48,6 +48,9 @@ pub enum After {
     Cut,
     /// A flush, a quiet moment, and then the power goes.
     Quiet,
+    /// A flush, and the volume is idle for some seconds; then the power goes. Behind the last life, something that is durable
+    /// may rot ([`crate::subject::Subject::rotten`]).
+    Idle,
     /// The volume is closed.
     Close,
     /// The volume is drained and closed.

@@ -206,6 +206,12 @@ pub trait Subject: Settings {
         None
     }
 
+    /// The disks behind the last life, in which bits have changed of what was durable before the volume was idle for some
+    /// seconds. Attaching them must be refused, or reads must give errors or what was flushed.
+    fn rotten(_plan: &Plan<Self>, _medium: &Medium<Self::Role>) -> Option<Medium<Self::Role>> {
+        None
+    }
+
     // Its own checkers.
 
     /// Who watches a disk in one life.

@@ -51,6 +51,8 @@ pub(crate) struct Ctx<S: Subject> {
     pub(crate) attached: Cell<bool>,
     /// What has happened to the volume in this life.
     pub(crate) known: Cell<S::Known>,
+    /// Everything was flushed, and the volume was idle until the power went ([`crate::plan::After::Idle`]).
+    pub(crate) idle: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
     /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
@@ -99,6 +101,7 @@ impl<S: Subject> Ctx<S> {
             known: Cell::default(),
             left: RefCell::new(None),
             flush_failed: Cell::new(false),
+            idle: Cell::new(false),
             harmed: Cell::new(false),
             asked: Cell::default(),
             batches: Cell::default(),

@@ -134,6 +134,7 @@ fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<
     }
     ctx.power.replace(Some(Rc::clone(&machine.power)));
     ctx.attached.set(false);
+    ctx.idle.set(false);
     ctx.known.take();
     ctx.asked.take();
     ctx.batches.take();

@@ -121,6 +121,28 @@ fn judge<S: Subject>(
     (promise, kept): (Promise, Kept),
     ended: bool,
 ) -> Option<Found<S>> {
+    let lanes = ctx.lanes.borrow();
+    // What could not be read for a while is not lost, nor what could not be written home.
+    let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
+    if promise != Promise::Known
+        && let Some(sector) = read.unreadable.iter().find(kept_back)
+    {
+        ctx.tape.note(u64::from(read.crc));
+        let text = format!("on healthy disks sector {sector} cannot be read");
+        ctx.violated(Violation::new("reads", text));
+        return None;
+    }
+    drop(lanes);
+    judge_readable(ctx, read, (promise, kept), ended)
+}
+
+/// Judges the sectors that can be read.
+fn judge_readable<S: Subject>(
+    ctx: &Ctx<S>,
+    read: &Rc<Read>,
+    (promise, kept): (Promise, Kept),
+    ended: bool,
+) -> Option<Found<S>> {
     let Read {
         seen,
         unreadable,
@@ -128,15 +150,6 @@ fn judge<S: Subject>(
     } = &**read;
     ctx.tape.note(u64::from(*crc));
     let lanes = ctx.lanes.borrow();
-    // What could not be read for a while is not lost, nor what could not be written home.
-    let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
-    if promise != Promise::Known
-        && let Some(sector) = unreadable.iter().find(kept_back)
-    {
-        let text = format!("on healthy disks sector {sector} cannot be read");
-        ctx.violated(Violation::new("reads", text));
-        return None;
-    }
     let judged = lanes.judge(
         seen,
         &|sector| unreadable.binary_search(&sector).is_ok(),
@@ -385,4 +398,20 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
     let promise = (Promise::Known, Kept::Durable);
     let read = Rc::new(Read::of(exchanged.volume, Vec::new()));
     judge(ctx, &read, promise, true);
+}
+
+/// Tries disks on which something has rotted that was durable: an error is in order, older data is not.
+pub(crate) fn at_rotten<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) {
+    let Some(rotten) = S::rotten(&ctx.plan, medium) else {
+        return;
+    };
+    ctx.tape.head(|| "--- something rots".into());
+    ctx.count(|tally| tally.faults += 1);
+    match &take_up(ctx, &rotten, Attach::Look).read {
+        Ok(read) => {
+            let promise = (promise(ctx), Kept::Durable);
+            judge_readable(ctx, read, promise, true);
+        }
+        Err(refusal) => ctx.tape.head(|| format!("    refused: {refusal}")),
+    }
 }

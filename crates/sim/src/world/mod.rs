@@ -122,6 +122,9 @@ fn lives<S: Subject>(ctx: &Rc<Ctx<S>>) {
             return;
         }
         ctx.looking.set(true);
+        if is_last && ctx.idle.get() {
+            look::at_rotten(ctx, &left.medium);
+        }
         let next = look::go_on(ctx, n, left);
         ctx.looking.set(false);
         match next {

@@ -16,6 +16,8 @@ use crate::violation::Violation;
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;
+/// Time in which an idle volume records what is durable.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// What the volume as a whole is at, since when and how far the clock had leapt then, and how long it
 /// may take.
@@ -91,11 +93,13 @@ impl<'a, S: Subject> Stopper<'a, S> {
         match life.after {
             After::Cut => {}
             After::Quiet => {
-                let marks = self.ctx.lanes.borrow_mut().marks();
-                if self.flush().await.is_ok() {
-                    self.ctx.lanes.borrow_mut().durable(&marks);
-                }
+                self.flush_all().await;
                 self.rt.sleep(Duration::from_millis(700)).await;
+            }
+            After::Idle => {
+                let flushed = self.flush_all().await;
+                self.rt.sleep(IDLE).await;
+                self.ctx.idle.set(flushed);
             }
             After::Close => self.close().await,
             After::Drain => {
@@ -103,6 +107,16 @@ impl<'a, S: Subject> Stopper<'a, S> {
                 self.close().await;
             }
         }
+    }
+
+    /// Makes everything durable. Returns true if that succeeded.
+    async fn flush_all(&self) -> bool {
+        let marks = self.ctx.lanes.borrow_mut().marks();
+        let flushed = self.flush().await.is_ok();
+        if flushed {
+            self.ctx.lanes.borrow_mut().durable(&marks);
+        }
+        flushed
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {

@@ -9,6 +9,7 @@
 //! - The map may have little memory, and checkpoints come often or seldom.
 //! - Superblocks, or other durable writes, fail, of a disk that forgets its cache then and reports the failure late.
 //! - Recoveries are cut one after the other, by the power or because the process is killed.
+//! - Behind the last life of a volume that was flushed and idle, one byte has changed: what was flushed is there, or gives errors.
 //! - *Only in worlds marked so, where less can be promised*
 //!   ([`Promise::Known`](forebay_sim::lanes::Promise::Known)): bits of the disk change; a write lands elsewhere;
 //!   flushes and FUA are acknowledged and not done.
@@ -16,10 +17,11 @@
 //! # Reading order
 //!
 //! `settings.rs` (what differs from world to world), `volume.rs` (how a volume is made and attached),
-//! `subject.rs` (what it promises), `numbers.rs` (epochs and numbers of segments), `plan.rs` (what may happen).
+//! `subject.rs` (what it promises), `numbers.rs` (epochs and numbers of segments), `rot.rs` (rot behind the last life), `plan.rs` (what may happen).
 
 mod numbers;
 mod plan;
+mod rot;
 mod settings;
 mod subject;
 mod volume;

@@ -76,7 +76,23 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         1 | 2 => recoveries_are_cut(&mut plan, &rng),
         _ => {}
     }
+    let rng = Rng::new(mix(seed, 0x1d_1e07));
+    if plan.volume.kind == Kind::Calm && rng.one_in(16) {
+        rots_behind_the_last_life(&mut plan, &rng);
+    }
     plan
+}
+
+/// The last life ends with a flush and is idle, and then something rots that is durable. Parts of what was written in place have
+/// no checksum, so no placement does that.
+fn rots_behind_the_last_life(plan: &mut Plan, rng: &Rng) {
+    if plan.volume.placement.in_place() {
+        plan.volume.placement = rng.pick(&[Placing::Lfs, Placing::Wolf, Placing::SepBit]);
+    }
+    // A clock that leaps may end the idle time before the volume has noted anything.
+    plan.clock_leaps = None;
+    let last = plan.lives.last_mut().expect("a life");
+    (last.cut_at, last.killed, last.after) = (u64::MAX, false, After::Idle);
 }
 
 /// Superblocks, or other durable writes, fail now and then, of a disk that forgets its cache then and reports the failure late.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, IoFuture, Op};
+use forebay_rng::{Rng, mix};
 use forebay_sim::Violation;
 use forebay_sim::disk::{Disk, Request};
 use forebay_sim::exhaustive::cuts;
@@ -15,6 +16,7 @@ use forebay_vsl::{Levelling, OpenError, Options, Recovery};
 
 use super::numbers;
 use super::plan::{Plan, of_seed};
+use super::rot;
 use super::settings::{Kind, Role, Space};
 use super::volume::{Medium, Served, attaching, holding, kept};
 
@@ -126,6 +128,12 @@ impl Subject for Space {
 
     fn check_lived(before: &Medium, after: &Medium) -> Result<(), Violation> {
         numbers::are_new(&before[Role::Medium], &after[Role::Medium])
+    }
+
+    fn rotten(plan: &Plan, medium: &Medium) -> Option<Medium> {
+        let rng = Rng::new(mix(plan.seed, 0x0607_7e02));
+        let disk = rot::rotten(&medium[Role::Medium], plan.block, &rng)?;
+        Some(Each::of(|_| disk.clone()))
     }
 
     fn refused(&self, _: &OpenError, _: Known, _: &Medium) -> Refused {

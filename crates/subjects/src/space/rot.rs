@@ -1,0 +1,134 @@
+//! Rot behind the last life of a volume that was idle: in the newest records, or anywhere.
+//!
+//! Recovery takes a broken record for a torn end where nothing proves that the record was durable. Of the newest record, only
+//! the superblock proves that.
+
+use std::ops::Range;
+
+use forebay_rng::Rng;
+use forebay_sim::disk::Image;
+
+use super::numbers::SEGMENTS_AT;
+
+/// Bytes of a record's header.
+const HEADER: u64 = 4096;
+/// Bytes of the header that are read, and the offsets of fields.
+const FIELDS: usize = 76;
+const EPOCH_AT: usize = 32;
+const RECORD_AT: usize = 48;
+const PAYLOAD_AT: usize = 68;
+/// Records that count as new.
+const NEWEST: u64 = 6;
+
+/// A record on the disk, in the order of epochs and numbers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Record {
+    epoch: u64,
+    number: u64,
+    /// The byte at which the header begins.
+    at: u64,
+    payload_bytes: u32,
+}
+
+impl Record {
+    /// The record whose header begins at a byte of the disk, if one does.
+    fn at(disk: &Image, at: u64) -> Option<Record> {
+        let mut header = [0; FIELDS];
+        disk.read(at, &mut header);
+        let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
+        header.starts_with(b"FOREVRC").then(|| Record {
+            epoch: number(EPOCH_AT),
+            number: number(RECORD_AT),
+            at,
+            payload_bytes: number(PAYLOAD_AT) as u32,
+        })
+    }
+
+    /// The bytes of the payload, or of the header if there is no payload.
+    fn payload(&self) -> Range<u64> {
+        let from = self.at + HEADER;
+        match self.payload_bytes {
+            0 => self.header(),
+            bytes => from..from + u64::from(bytes),
+        }
+    }
+
+    /// The bytes of the header that are not zeroes in every record.
+    fn header(&self) -> Range<u64> {
+        self.at..self.at + FIELDS as u64
+    }
+}
+
+/// The records on a disk, the newest first. Some of them may be left over from what was written before.
+fn records(disk: &Image, block: u32) -> Vec<Record> {
+    let pages = disk.written().filter(|page| *page >= SEGMENTS_AT);
+    let places = pages.flat_map(|page| (page..page + HEADER).step_by(block as usize));
+    let places = places.filter(|at| at + HEADER <= disk.len());
+    let mut records: Vec<Record> = places.filter_map(|at| Record::at(disk, at)).collect();
+    records.sort_by(|one, other| other.cmp(one));
+    records
+}
+
+/// A disk on which one byte has changed: mostly of a record that is new.
+pub(super) fn rotten(disk: &Image, block: u32, rng: &Rng) -> Option<Image> {
+    let records = records(disk, block);
+    let newest = NEWEST.min(records.len() as u64);
+    let record = match (newest, rng.coin()) {
+        (0, _) => return None,
+        (_, true) => &records[0],
+        (_, false) => &records[rng.below(newest) as usize],
+    };
+    let place = match rng.below(8) {
+        0..=2 => record.header(),
+        3..=6 => record.payload(),
+        _ => {
+            let pages: Vec<u64> = disk.written().collect();
+            let page = rng.pick(&pages);
+            page..page + HEADER
+        }
+    };
+    let at = (place.start + rng.below(place.end - place.start)).min(disk.len() - 1);
+    let mut byte = [0];
+    disk.read(at, &mut byte);
+    let mut rotten = disk.clone();
+    rotten.write(at, &[byte[0] ^ 1 << rng.below(8)]);
+    Some(rotten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(disk: &mut Image, at: u64, epoch: u64, number: u64) {
+        let mut header = vec![0; HEADER as usize];
+        header[..8].copy_from_slice(b"FOREVRC\x02");
+        header[EPOCH_AT..EPOCH_AT + 8].copy_from_slice(&epoch.to_le_bytes());
+        header[RECORD_AT..RECORD_AT + 8].copy_from_slice(&number.to_le_bytes());
+        header[PAYLOAD_AT..PAYLOAD_AT + 4].copy_from_slice(&512u32.to_le_bytes());
+        disk.write(at, &header);
+    }
+
+    #[test]
+    fn the_newest_record_rots_most_often() {
+        let mut disk = Image::new(SEGMENTS_AT + (1 << 20));
+        let at = [0, 8192, 131_584, 262_144].map(|at| SEGMENTS_AT + at);
+        for (at, (epoch, number)) in at.iter().zip([(1, 90), (2, 7), (2, 9), (2, 8)]) {
+            write(&mut disk, *at, epoch, number);
+        }
+        let found = records(&disk, 512);
+        let order: Vec<u64> = found.iter().map(|record| record.number).collect();
+        assert_eq!(order, [9, 8, 7, 90]);
+        let rng = Rng::new(3);
+        let newest = found[0].at..found[0].payload().end;
+        let hits = (0..200).filter(|_| {
+            let rotten = rotten(&disk, 512, &rng).expect("something rots");
+            newest.clone().any(|at| {
+                let (mut before, mut after) = ([0], [0]);
+                disk.read(at, &mut before);
+                rotten.read(at, &mut after);
+                before != after
+            })
+        });
+        assert!(hits.count() > 80);
+    }
+}
