@@ -38,9 +38,15 @@ fn filled() -> Map {
 fn neighbouring_blocks_with_checksums_of_their_own_take_four_bytes_each() {
     let map = filled();
     map.check().unwrap();
-    assert_eq!(all(&map), (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>());
+    assert_eq!(
+        all(&map),
+        (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>()
+    );
     // 1,009 of one run fill a leaf.
-    assert_eq!((map.entries(), map.nodes()), (BLOCKS, BLOCKS.div_ceil(1009) + 1));
+    assert_eq!(
+        (map.entries(), map.nodes()),
+        (BLOCKS, BLOCKS.div_ceil(1009) + 1)
+    );
 }
 
 #[test]
@@ -59,7 +65,10 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
             most = most.max(map.nodes());
         }
         map.check().unwrap();
-        assert_eq!(all(&map), (0..BLOCKS).map(|n| block(n, shift)).collect::<Vec<_>>());
+        assert_eq!(
+            all(&map),
+            (0..BLOCKS).map(|n| block(n, shift)).collect::<Vec<_>>()
+        );
     }
     // Where every second one is elsewhere, each has an entry of its own: 253 fill a leaf, and half of them at least.
     assert!(most < BLOCKS / 126 + 4, "{most}");
@@ -68,7 +77,7 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     let mut medium = Vec::new();
     map.freeze();
     while let Some(node) = map.next_to_write() {
-        let place = Place(1 << 40 | 8 * medium.len() as u64);
+        let place = Place((1 << 40) + 8 * medium.len() as u64);
         medium.push((place, node.bytes));
         map.written(place);
     }
@@ -76,7 +85,10 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     let mut map = Map::open(VOLUME, Shape::default(), root, &[]);
     let mut found = Vec::new();
     while let Err(need) = map.get(0..u64::MAX, &mut found) {
-        let (_, bytes) = medium.iter().find(|(place, _)| *place == need.place).unwrap();
+        let (_, bytes) = medium
+            .iter()
+            .find(|(place, _)| *place == need.place)
+            .unwrap();
         map.load(&need, bytes).unwrap();
     }
     map.check().unwrap();
@@ -111,8 +123,17 @@ fn changes_tell_which_extents_there_are() {
                 _ => (from / 8 * 8, 8, Check::Own(n as u32)),
             };
             // Often what goes on where something ends, in the space and on the medium.
-            let place = Place(if !rng.one_in(4) { 1000 + sector } else { 10_000 * n });
-            let to = Extent { sector, sectors, place, check };
+            let place = Place(if !rng.one_in(4) {
+                1000 + sector
+            } else {
+                10_000 * n
+            });
+            let to = Extent {
+                sector,
+                sectors,
+                place,
+                check,
+            };
             let nodes = map.nodes();
             match rng.below(if round % 2 == 0 { 5 } else { 12 }) {
                 0 => map.clear(from..from + sectors, &mut changes),

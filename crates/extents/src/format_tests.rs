@@ -276,9 +276,17 @@ fn nodes_that_contradict_themselves_are_refused() {
     refused(&leaf, 56, &length(9, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 3).to_le_bytes());
     // Two entries that one would have done for: the third is made to go on behind the second.
-    let own = |place: u64, check| Extent { sector: leaf.base + place, sectors: 8, place: Place(place), check };
+    let own = |place: u64, check| Extent {
+        sector: leaf.base + place,
+        sectors: 8,
+        place: Place(place),
+        check,
+    };
     let run = [own(0, Check::Own(1)), own(8, Check::Own(2))];
-    let apart = Node { content: Content::Leaf(vec![run[0], own(16, Check::Own(2))]), ..leaf.clone() };
+    let apart = Node {
+        content: Content::Leaf(vec![run[0], own(16, Check::Own(2))]),
+        ..leaf.clone()
+    };
     let mut bytes = apart.encode();
     let second = Packed::new(&run[1], leaf.base);
     let mut entry = Vec::new();

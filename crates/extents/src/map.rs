@@ -41,7 +41,8 @@ pub use writing::ToWrite;
 
 use crate::extent::{Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
 use crate::format::{
-    DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRY_BYTES, LEAF_EXTENTS_MAX, NODE_BYTES, RootRef, VolumeId,
+    DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRY_BYTES, LEAF_EXTENTS_MAX, NODE_BYTES, RootRef,
+    VolumeId,
 };
 use crate::place::Place;
 use cache::PinTable;

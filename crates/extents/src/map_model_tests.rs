@@ -592,7 +592,7 @@ impl World {
                         Visit::Detached(_) => &mut detached,
                         _ => &mut mapped,
                     };
-                    found.add(sectors_of(&[extent.into()]));
+                    found.add(sectors_of(&[extent]));
                 }
             }
         }

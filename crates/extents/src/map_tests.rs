@@ -295,7 +295,11 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
     while loaded(&mut map, &medium, |map| map.reap(&mut changes)) {
         map.check().unwrap();
     }
-    let mut dead: Vec<u64> = changes.gone.iter().map(|old| old.extent.sector / 16).collect();
+    let mut dead: Vec<u64> = changes
+        .gone
+        .iter()
+        .map(|old| old.extent.sector / 16)
+        .collect();
     dead.sort_unstable();
     assert_eq!(dead, (6..4994).collect::<Vec<u64>>());
     let after = checkpoint(&mut map, &mut medium, 1 << 31);

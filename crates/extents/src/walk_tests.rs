@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::extent::LeafExtent;
 use crate::extent::Check;
+use crate::extent::LeafExtent;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
 const SHAPE: Shape = Shape { leaf: 8, inner: 6 };

@@ -376,8 +376,16 @@ async fn make_space(
     let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
     let thin = match made.len > made.mappable {
         true => format!(
-            " (thin: {} of it can hold data at a time)",
-            ByteLen(made.mappable)
+            " (thin: at a time, {} of it can hold data in pieces of 512 bytes, {} in pieces of 4KiB)",
+            ByteLen(made.mappable),
+            ByteLen(made.mappable_in_blocks)
+        ),
+        false => String::new(),
+    };
+    let slow = match made.len > made.usual {
+        true => format!(
+            "; once more than {} of it holds data, the volume writes much more than its clients do, to clean segments",
+            ByteLen(made.usual)
         ),
         false => String::new(),
     };
@@ -385,7 +393,7 @@ async fn make_space(
         volume: forebay_vsl::VolumeId(id).to_string(),
         tree: Tree::space(data.spec.clone()),
         said: format!(
-            "{} long{thin}, log-structured on {}, {} segments of {}{}; placement: {}",
+            "{} long{thin}, log-structured on {}, {} segments of {}{}; placement: {}{slow}",
             ByteLen(made.len),
             data.spec,
             made.layout.segment_count,

@@ -36,6 +36,7 @@ use crate::format::{Entry, Stream};
 use crate::geometry::Slot;
 use crate::homes::{Away, at_home, whole};
 use crate::space::Inner;
+use crate::streams::bare::forges_summary;
 
 /// The longest that what was written home waits for room to say so.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -158,7 +159,10 @@ impl Inner {
         let mut lines: Vec<(Line, Away)> = lines
             .into_iter()
             .filter(|(line, away)| {
-                whole(&map, *line) == Some(away.copy) && away.home.takes(&streams)
+                let at = streams.layout.offset_of(away.home.place);
+                whole(&map, *line) == Some(away.copy)
+                    && away.home.takes(&streams)
+                    && !forges_summary(&streams.layout, at, &away.data)
             })
             .collect();
         lines.sort_by_key(|(_, away)| away.home.place.0);

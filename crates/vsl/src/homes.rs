@@ -6,10 +6,9 @@ use std::time::Duration;
 use forebay_device::Buf;
 use forebay_extents::{Check, Extent, Map, Place};
 use forebay_rt::Instant;
-use forebay_segments::{Composer as _, HEADER_BYTES};
+use forebay_segments::Composer as _;
 use forebay_units::{LINE_BYTES, LINE_SECTORS, Line, Sector};
 
-use crate::geometry::Layout;
 use crate::options::Options;
 use crate::prepared::mapped;
 use crate::streams::Streams;
@@ -122,14 +121,8 @@ impl Homes {
         self.waiting.insert(line, away);
     }
 
-    /// Where a line is at home, if it lies whole in a segment that is on the medium, or is on its way to one, and not in the
-    /// segment's last block.
+    /// Where a line is at home, if it lies whole in a segment that is on the medium, or is on its way to one.
     pub(crate) fn of(&self, line: Line, map: &Map, streams: &Streams, block: u64) -> Option<Home> {
-        let home = self.anywhere(line, map, streams, block)?;
-        (!home.is_last(&streams.layout)).then_some(home)
-    }
-
-    fn anywhere(&self, line: Line, map: &Map, streams: &Streams, block: u64) -> Option<Home> {
         let place = whole(map, line)?;
         let away = self.waiting.get(&line).filter(|away| away.copy == place);
         let known = away.map(|away| away.home);
@@ -151,12 +144,6 @@ impl Home {
         let segment = streams.layout.segment_of(self.place);
         streams.table.may_overwrite(segment).is_some()
             && streams.flight().segment(segment).is_none()
-    }
-
-    /// True if it has a part of the last block of its segment, where data could be taken for a summary (`streams/bare.rs`).
-    fn is_last(&self, layout: &Layout) -> bool {
-        let end = u64::from(layout.offset_of(self.place)) + LINE_BYTES;
-        end + HEADER_BYTES as u64 > u64::from(layout.segment_bytes)
     }
 }
 

@@ -269,8 +269,7 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let spare_part = options.spare_part_of(superblock.placement);
-    let of = (counts.meta(), spare_part);
+    let of = (counts.meta(), options.spare_part_of(superblock.placement));
     let mut table = SegmentTable::new(layout, of, segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);
@@ -278,12 +277,8 @@ pub async fn open(
     let behind = found.behind_all(&checkpoint, &layout);
     let reserved = Reserved::new(&superblock, behind, table.queued())?;
     let resume = resume(&reserved, &checkpoint, &found, &options);
-    let map = Map::open(
-        superblock.volume,
-        Shape::default(),
-        checkpoint.root,
-        &checkpoint.detached,
-    );
+    let (root, detached) = (checkpoint.root, &checkpoint.detached);
+    let map = Map::open(superblock.volume, Shape::default(), root, detached);
     table.set_nodes(map.nodes() * NODE_SECTORS);
     placement.restore(&checkpoint.placement);
     let parts = Parts {

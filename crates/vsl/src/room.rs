@@ -35,7 +35,7 @@
 //!   nearly full ([`CHANGED_BY_RECORD`]). An emptied segment gets free without a checkpoint, unless it was written since the
 //!   last one.
 
-use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS, run_bytes};
+use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
 use forebay_placement::placement::Kind;
 use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::{SECTOR_BYTES, Sector};
@@ -49,15 +49,13 @@ use crate::options::Options;
 use crate::streams::Streams;
 use crate::table::{QUEUE_MAX, SegmentTable};
 use crate::weight::{
-    MAP_BYTES, in_blocks_at_most, weight_at_most, weight_in_blocks, weight_in_map,
+    MAP_BYTES, in_blocks_at_most, nodes_of_pages, weight_at_most, weight_in_blocks, weight_in_map,
 };
 
 /// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
 const CHECKPOINT_GAIN: f64 = 2.0;
 /// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
-/// How full leaves are where entries come in no order, and neighbours take what one has no room for.
-const LEAF_FILLED: (u64, u64) = (80, 100);
 /// Bytes that a checkpoint writes beside nodes, the table and the allocation queue: the rest of its body, and headers.
 const CHECKPOINT_BYTES: u64 = 24 << 10;
 /// Where much is free, a checkpoint may take one in so many segments that can be had.
@@ -208,15 +206,6 @@ pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
     checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1
 }
 
-/// Nodes of the map of so many sectors, once all of their pages were written in place one by one: each page is a run of blocks of its
-/// own, and leaves are as full as where entries come in no order.
-fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
-    let pages = sectors.div_ceil(page_sectors);
-    let bytes = pages * run_bytes(page_sectors) * LEAF_FILLED.1 / LEAF_FILLED.0;
-    // A leaf has an entry in a node above, of which 1 in 200 leaves is one at most.
-    bytes.div_ceil(NODE_BYTES as u64) * 201 / 200
-}
-
 impl Room {
     /// As things are.
     pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
@@ -333,7 +322,8 @@ impl Room {
             self.available
         };
         let trims = asking.batch.bytes() == 0 && change <= 0;
-        if trims || self.used + weight_in_map(most, units, extents) + after.max(before) <= available {
+        if trims || self.used + weight_in_map(most, units, extents) + after.max(before) <= available
+        {
             return None;
         }
         let growth = Growth::of(map, asking.batch, asking.ranges, asking.huge);

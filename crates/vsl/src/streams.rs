@@ -11,7 +11,7 @@
 //! - A batch is composed in one go, so nothing comes between its records.
 //! - Only users' records are open between two calls from outside.
 
-mod bare;
+pub(crate) mod bare;
 mod composer;
 mod counts;
 mod gain;

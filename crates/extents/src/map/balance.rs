@@ -261,13 +261,7 @@ impl Map {
 
     /// Puts what the child `left` of `parent` and the next one hold into the first, or `evenly` into both.
     /// Says no, and does nothing, if entries would be too far apart for a leaf.
-    fn pour(
-        &mut self,
-        parent: NodeId,
-        left: usize,
-        evenly: bool,
-        changes: &mut Changes,
-    ) -> bool {
+    fn pour(&mut self, parent: NodeId, left: usize, evenly: bool, changes: &mut Changes) -> bool {
         let inner = self.nodes.inner(parent);
         let between = inner.keys[left + 1];
         let [one, other] = [left, left + 1].map(|at| inner.slots[at].id().expect("in memory"));

@@ -261,7 +261,10 @@ pub(super) fn middle(extents: &[Extent]) -> usize {
     });
     let most = extents.len().max(2) - 1;
     let at = left.count().clamp(1, most);
-    match extents.get(at).is_some_and(|next| extents[at - 1].is_followed_by(next)) {
+    match extents
+        .get(at)
+        .is_some_and(|next| extents[at - 1].is_followed_by(next))
+    {
         true if at < most => at + 1,
         true if at > 1 => at - 1,
         _ => at,

@@ -52,7 +52,8 @@ pub(crate) async fn attach(
     name: &str,
     (accept_loss, clock): (bool, Clock),
 ) -> Result<Attached, StackError> {
-    let (space, workers, notes) = space::take_up(&rt, &data, options, accept_loss).await?;
+    let taken_up = space::take_up(&rt, &data, options, space::comfortable(), accept_loss).await;
+    let (space, workers, notes) = taken_up?;
     let id = space.superblock().volume.to_string();
     let opened = forebay_dfs::open(space, clock).await;
     let fs = opened.map_err(|error| StackError::NotFiles {

@@ -27,7 +27,8 @@ pub(crate) async fn attach(
     accept_loss: bool,
 ) -> Result<Attached, StackError> {
     must_be_blocks(&data).await?;
-    let (space, workers, notes) = take_up(&rt, &data, options, accept_loss).await?;
+    let (space, workers, notes) =
+        take_up(&rt, &data, options, Options::default(), accept_loss).await?;
     let acknowledge = options.durability.unwrap_or_default();
     Ok(Attached {
         layer: Rc::new(InUse::new(&rt, name, (space, workers), acknowledge)),
@@ -52,13 +53,13 @@ pub(crate) async fn take_up(
     rt: &Rt,
     data: &Part,
     options: &SpaceOptions,
+    defaults: Options,
     accept_loss: bool,
 ) -> Result<(Space, Workers, Vec<String>), StackError> {
     let failed = |error| StackError::AttachSpace {
         data: data.spec.to_string(),
         error,
     };
-    let defaults = Options::default();
     let settings = Options {
         max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
         map_bytes: options.map_memory.map_or(defaults.map_bytes, |size| size.0),

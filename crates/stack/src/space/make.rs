@@ -8,7 +8,8 @@ use forebay_placement::placement::{Kind, Medium, choose};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
 use forebay_vsl::{
-    Capacity, GeometryError, Layout, Making, OpenError, Options, Space, VolumeId, create, open,
+    Capacity, GeometryError, Layout, Making, OpenError, Options, SPARE_PART, Space, VolumeId,
+    create, open,
 };
 
 use super::Placing;
@@ -51,8 +52,11 @@ pub(crate) enum Long {
 pub(crate) struct MadeSpace {
     /// Its length, in bytes.
     pub(crate) len: u64,
-    /// What may be mapped of it, in bytes, while nothing is.
+    /// What may be mapped of it, in bytes, while nothing is: in pieces of one sector, and in blocks of 4 KiB.
     pub(crate) mappable: u64,
+    pub(crate) mappable_in_blocks: u64,
+    /// From this length on, cleaning a full volume costs much, in bytes.
+    pub(crate) usual: u64,
     /// Its segments.
     pub(crate) layout: Layout,
     /// How data is placed, and why.
@@ -95,10 +99,15 @@ pub(crate) async fn make(
         page_sectors: (page.0 / SECTOR_BYTES) as u32,
         disk: Some(disk),
     };
-    let mappable = capacity(rt, device, &making).await?.mappable;
+    let comfort = capacity(rt, device, &making, comfortable()).await?;
+    let usual = usual_len(comfort.mappable);
+    let most = match long {
+        Long::Wanted => capacity(rt, device, &making, Options::default()).await?,
+        Long::Sectors(_) => comfort,
+    };
     let len = match new.size {
         Some(size) => round_down(size.0, LEN_UNIT),
-        None => usual_len(mappable),
+        None => usual,
     };
     if long == Long::Wanted {
         making.space_sectors = len / SECTOR_BYTES;
@@ -106,7 +115,9 @@ pub(crate) async fn make(
     create(rt.clone(), Rc::clone(device), &making).await?;
     Ok(MadeSpace {
         len,
-        mappable,
+        mappable: most.mappable,
+        mappable_in_blocks: most.mappable_in_blocks,
+        usual,
         layout,
         placement: why,
     })
@@ -134,7 +145,7 @@ pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Resu
             disk: None,
         }
     };
-    let empty = capacity(rt, space.device(), &making).await?;
+    let empty = capacity(rt, space.device(), &making, comfortable()).await?;
     Ok(usual_len(empty.mappable))
 }
 
@@ -168,14 +179,24 @@ fn for_files(disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
     }
 }
 
+/// As much spare as makes cleaning cheap, whatever the placement: the length that is chosen for a volume goes by it, and filesystems have no
+/// length of their own that could.
+pub(crate) fn comfortable() -> Options {
+    Options {
+        spare_part: Some(SPARE_PART),
+        ..Options::default()
+    }
+}
+
 /// How much there would be room for on a volume that is made like this. The device is not changed.
 async fn capacity(
     rt: &Rt,
     device: &Rc<dyn Device>,
     making: &Making,
+    options: Options,
 ) -> Result<Capacity, OpenError> {
     let trial: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
     create(rt.clone(), Rc::clone(&trial), making).await?;
-    let (space, _workers, _) = open(rt.clone(), trial, Options::default(), false).await?;
+    let (space, _workers, _) = open(rt.clone(), trial, options, false).await?;
     Ok(space.capacity())
 }

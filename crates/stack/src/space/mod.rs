@@ -20,7 +20,7 @@ pub(crate) mod words;
 pub(crate) use attach::{attach, take_up};
 pub(crate) use forebay_vsl::{DumpItem as SpaceItem, dump};
 pub(crate) use hint::hint;
-pub(crate) use make::{Long, MadeSpace, NewSpace, layout_on, make};
+pub(crate) use make::{Long, MadeSpace, NewSpace, comfortable, layout_on, make};
 pub use offline::{SpaceCheck, SpaceVerdict};
 pub(crate) use offline::{check, erase, in_memory, inspect, is_of_files, look, superblocks};
 pub(crate) use options::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};

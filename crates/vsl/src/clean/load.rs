@@ -110,9 +110,8 @@ impl Run {
 /// Has the pieces of a page that lie one behind the other be as old as the youngest: so they stay together, and one entry is long
 /// (`weight.rs`).
 fn join_pages(runs: &mut [Run]) {
-    let in_page = |one: &Run, next: &Run| {
-        one.goes_on_in(next) && !next.sector.0.is_multiple_of(PAGE_SECTORS)
-    };
+    let in_page =
+        |one: &Run, next: &Run| one.goes_on_in(next) && !next.sector.0.is_multiple_of(PAGE_SECTORS);
     for page in runs.chunk_by_mut(in_page) {
         let youngest = page.iter().map(|run| run.born).max();
         for run in page {

@@ -26,8 +26,8 @@ pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
 }
 
 /// True if data that lies `at` so many bytes from a segment's start makes its last block look like a summary. A client that
-/// knows the volume's id could write one that lists what it likes.
-fn forges_summary(layout: &Layout, at: u32, data: &[u8]) -> bool {
+/// knows the volume's id could write one that lists what it likes. Such data is neither appended nor written in place there.
+pub(crate) fn forges_summary(layout: &Layout, at: u32, data: &[u8]) -> bool {
     let last = layout.segment_bytes - HEADER_BYTES as u32;
     let skip = last.checked_sub(at);
     let block = skip.and_then(|skip| data.get(skip as usize..));

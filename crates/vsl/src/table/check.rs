@@ -2,8 +2,8 @@
 
 use super::SegmentTable;
 use crate::geometry::Slot;
-use crate::weight::units_at_most;
 use crate::segment::SegmentState;
+use crate::weight::units_at_most;
 
 impl SegmentTable {
     /// Compares the counts, lists and numbers with the state of each segment.
@@ -25,7 +25,10 @@ impl SegmentTable {
             };
             demand(segment.phase == state.phase(), "another phase")?;
             let most = units_at_most(segment.live.into());
-            demand(u64::from(segment.units) <= most, "more units than sectors have")?;
+            demand(
+                u64::from(segment.units) <= most,
+                "more units than sectors have",
+            )?;
             demand(
                 !state.is_unused() || self.live_in(slot) == 0,
                 "unused, and something is live",
