@@ -15,7 +15,7 @@ pub struct Options {
     /// any time.
     pub map_bytes: u64,
     /// Memory for checksums of what was written in a row, in bytes: 3 MiB for each GiB that is read here and there. What is
-    /// not there is read from its segment's summary first.
+    /// not there is read from its segment's summary or headers first.
     pub check_bytes: u64,
     /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
     /// takes about half a second for a million.
