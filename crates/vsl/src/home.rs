@@ -13,7 +13,7 @@
 //!   where it was appended. So recovery does not compare what lies at home with the record that was written there
 //!   (`recover/scan.rs`).
 //! - A record says that it is home only when it is, durably.
-//! - Home is where the same line lay as a whole: cleaning finds it there by the summary of that segment, though the
+//! - Home is where the same line lay as a whole: cleaning finds it there by what that segment's headers or summary list, though the
 //!   checksum there is of what lay there before. The map has the right one.
 //! - While something is written to a segment, it is neither cleaned nor used again, until the record that says so is
 //!   composed.
