@@ -44,23 +44,27 @@ async fn compare(space: &Space, page: u64, update: u64) {
     );
 }
 
-/// Fills a volume with pages, updates some of them, and takes it up again.
-fn filled(kind: Kind) {
-    let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let rt = executor.rt();
-    let device: Rc<dyn Device> = Rc::new(StampStore::new(LEN, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(1 << 20))).expect("fits");
-    let making = Making {
+fn making(placement: Kind, layout: Layout) -> Making {
+    Making {
         volume: VolumeId([7; 16]),
         layout,
         space_sectors: LEN / SECTOR_BYTES,
-        placement: kind,
+        placement,
         page_sectors: PAGE_SECTORS as u32,
         disk: Some(Disk {
             positioning: 0.0085,
             bandwidth: 20e6,
         }),
-    };
+    }
+}
+
+/// Fills a volume with pages, updates some of them, and takes it up again.
+fn filled(kind: Kind) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let device: Rc<dyn Device> = Rc::new(StampStore::new(LEN, 4096));
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(1 << 20)));
+    let making = making(kind, layout.expect("fits"));
     let work = async move {
         create(rt.clone(), Rc::clone(&device), &making)
             .await
@@ -95,7 +99,7 @@ fn filled(kind: Kind) {
             compare(&space, page, updated.get(&page).copied().unwrap_or(0)).await;
         }
         let (stats, capacity) = (space.stats(), space.capacity());
-        println!("{kind}: {stats:?} {capacity:?}, longest {longest:?}");
+        println!("{kind}: {stats:?}, longest {longest:?}");
         assert_eq!(capacity.mapped, PAGES * PAGE);
     };
     executor.block_on(work);
@@ -109,4 +113,51 @@ fn hylog_takes_pages_up_to_98_percent_of_its_device() {
 #[test]
 fn overwrite_takes_pages_up_to_98_percent_of_its_device() {
     filled(Kind::Overwrite);
+}
+
+/// A volume that pages fill is overwritten in smaller pieces: its map grows, and the entries of its data. It refuses some of these
+/// writes in the end, and waits for none without end.
+#[test]
+fn smaller_pieces_than_a_full_volume_was_filled_with_are_refused_in_the_end() {
+    let kinds = [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite];
+    for (kind, sectors) in kinds.into_iter().flat_map(|kind| [(kind, 1), (kind, 8)]) {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let device: Rc<dyn Device> = Rc::new(StampStore::new(129 << 20, 4096));
+        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let making = making(kind, layout.expect("fits"));
+        let work = async move {
+            create(rt.clone(), Rc::clone(&device), &making)
+                .await
+                .expect("made");
+            let opened = open(rt.clone(), device, Options::default(), false).await;
+            let (space, _workers, _) = opened.expect("taken up");
+            let mut pages = 0;
+            while write(&space, pages, 0).await.is_ok() {
+                pages += 1;
+            }
+            let rng = Rng::new(7);
+            let piece = BufMut::zeroed((sectors * SECTOR_BYTES) as usize).freeze();
+            let mut refused = 0;
+            for _ in 0..20_000 {
+                let sector = Sector(rng.below(pages * PAGE_SECTORS / sectors) * sectors);
+                let batch = Batch::of_write(sector, piece.clone());
+                refused += u64::from(space.apply(&batch, Durability::Flush).await.is_err());
+                if refused > 20 {
+                    break;
+                }
+            }
+            assert!(refused > 20, "{kind} took all in pieces of {sectors}");
+            let mut trim = Batch::new();
+            trim.trim(Sector(0), pages / 4 * PAGE_SECTORS);
+            space.apply(&trim, Durability::Flush).await.expect("a trim");
+            for page in pages / 2..pages / 2 + 500 {
+                write(&space, page, 1).await.expect("there is space again");
+                compare(&space, page, 1).await;
+            }
+            space.checkpoint().await.expect("made");
+            space.audit().await.expect("counts are right");
+        };
+        executor.block_on(work);
+    }
 }
