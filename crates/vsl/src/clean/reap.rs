@@ -52,6 +52,8 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
                 }
                 retry.failed(inner.rt.now());
                 inner.rt.sleep_until(retry.at.expect("it failed")).await;
+                // The next failure sets another time.
+                retry.is_due(inner.rt.now());
             }
         }
     }

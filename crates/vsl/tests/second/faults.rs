@@ -159,6 +159,36 @@ fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
     });
 }
 
+/// Found by the simulator: the pause before the search through trimmed subtrees tried again was made once only, and a device
+/// that failed at once was asked as fast as it could fail.
+#[test]
+fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
+    on_a_volume(SHAPE, async |world| {
+        let options = Options {
+            map_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let volume = world.open(options).await;
+        let all = filled(&volume, 0).await;
+        volume.checkpoint().await;
+        for n in [100, all - 101] {
+            volume.read(n * STRIDE, 1).await.expect("read");
+        }
+        let mut trim = Batch::new();
+        trim.trim(Sector(100 * STRIDE), (all - 200) * STRIDE);
+        volume.apply(&trim).await;
+        world.device.reads_fail.set(true);
+        world.rt.sleep(Duration::from_secs(60)).await;
+        // Tries after 100 ms, and then after twice as long each time, up to 2 s: of this search, and of the cleaner.
+        let tries = world.device.failed.get();
+        assert!((5..200).contains(&tries), "{tries}");
+        world.device.reads_fail.set(false);
+        world.rt.sleep(Duration::from_secs(10)).await;
+        assert!(!volume.space.capacity().is_reaping);
+        volume.audit().await;
+    });
+}
+
 /// Changes bytes in the leaf of the map that describes this sector.
 fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
     let (from, to) = (1 << 20, (1 << 20) + SHAPE.segments * SHAPE.segment);
