@@ -70,7 +70,7 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
             (0..BLOCKS).map(|n| block(n, shift)).collect::<Vec<_>>()
         );
     }
-    // Where every second one is elsewhere, each has an entry of its own: 253 fill a leaf, and half of them at least.
+    // While every second block lies elsewhere, each has an entry of its own. A leaf has space for 253, and is half full at least.
     assert!(most < BLOCKS / 126 + 4, "{most}");
     // Leaves that are emptier again are joined, up to three quarters of a block.
     assert!(map.nodes() < BLOCKS / 336, "{}", map.nodes());
@@ -95,7 +95,7 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     assert_eq!(found, (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>());
 }
 
-/// Whoever counts extents by what changes tell counts exactly those that there are, and which of them follow another.
+/// The changes of a map add up to its extents, and to which of them follow another.
 #[test]
 fn changes_tell_which_extents_there_are() {
     let rng = Rng::new(11);

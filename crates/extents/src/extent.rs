@@ -9,7 +9,7 @@ pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
 /// The longest piece whose checksum can stand in the map, in sectors.
 pub const INLINE_SECTORS_MAX: u64 = 8;
 
-/// Two blocks of the longest such piece: what [`LeafExtent::follows`] goes by, in sectors.
+/// Length of a page, in sectors: two blocks (see [`LeafExtent::follows`]).
 pub const PAGE_SECTORS: u64 = 2 * INLINE_SECTORS_MAX;
 
 /// How what is read of an extent is checked.
@@ -127,13 +127,14 @@ impl Extent {
     }
 }
 
-/// An extent, and how it stands to the one before it in its leaf.
+/// An extent of a leaf, and whether it is the second half of a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeafExtent {
     /// The extent.
     pub extent: Extent,
-    /// True if it is the second block of a page of [`PAGE_SECTORS`], and the extent before it is the first block and lies right before
-    /// it on the medium. Blocks with checksums of their own are not joined, but who moves the page moves both.
+    /// True if the extent is the second block of a page of [`PAGE_SECTORS`], and the extent before it in the leaf is the first block
+    /// and lies right before it on the medium. The map does not join blocks that have checksums of their own, but a caller that moves
+    /// one of them moves both.
     pub follows: bool,
 }
 
@@ -149,8 +150,8 @@ pub(crate) fn in_leaf(
     })
 }
 
-/// What changes of the map did to its extents. The map has had each extent of `gone`, and has each of `rest` and `new`, unless a
-/// later change had it go.
+/// The extents that a map lost and got by one or more changes. A caller that adds `rest` and `new` to a multiset of extents, and
+/// removes `gone`, has the extents of the map, those of detached subtrees included.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Changes {
     /// Extents that went: all or a part of each was mapped anew or unmapped, or joined with a new one.

@@ -56,7 +56,7 @@ const ALLOCATION_BYTES: usize = 16;
 /// Where a longer extent is cut: a multiple of 4 KiB, so that its parts begin where pages do.
 const CUT_SECTORS: u64 = EXTENT_SECTORS_MAX & !7;
 
-/// How many entries a node has room for.
+/// The most that nodes hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Extents in a leaf, if each takes 16 bytes on the medium. Neighbouring blocks with checksums of their own take less.

@@ -369,8 +369,8 @@ impl Default for Options {
 impl Options {
     const MEMORY_MIN: usize = 64 << 10;
 
-    /// Sectors of a page, within bounds.
-    fn page(&self) -> u32 {
+    /// Sectors of a page, within bounds: a power of two from 8 to 128, whatever a volume's superblock says.
+    pub fn page(&self) -> u32 {
         self.page_sectors.clamp(8, 128).next_power_of_two()
     }
 

@@ -50,7 +50,7 @@ pub struct Sealing {
     pub epoch: Epoch,
     /// Every record up to this one is durable.
     pub stable: RecordSeq,
-    /// What is left behind the records is filled with zeroes if it is at most so many bytes.
+    /// The builder fills the space behind the records with zeroes if it is at most so many bytes, and leaves more as it is.
     pub fill: u32,
 }
 
@@ -129,7 +129,7 @@ impl<L: Layout> Builder<L> {
         self.record.as_ref().map_or(&[], |record| &record.entries)
     }
 
-    /// Where the summary would begin if the segment ended now; the end of the segment if it would get none.
+    /// The byte of the segment at which its summary would begin if it ended now: the segment's length if it would have no summary.
     pub fn summary_at(&self) -> u32 {
         self.shape.segment_bytes - self.summary_bytes(self.records.len(), self.body) as u32
     }

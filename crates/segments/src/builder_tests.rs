@@ -146,7 +146,7 @@ impl Rig {
         self.drain();
     }
 
-    /// What the device holds once the segment has ended, and its entries by its summary, if it has one.
+    /// Ends the segment. Returns the bytes of the device, and the entries that the segment's summary lists, if it has one.
     fn seal(mut self) -> (Vec<u8>, Option<Vec<Note>>) {
         let last = self.next.prev();
         self.end(&sealing());
@@ -249,7 +249,7 @@ fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room()
     }
 }
 
-/// What is left behind the last record holds a summary and headers of the segment that was there before.
+/// Behind the last record, the slot still holds a summary and headers of the segment that it held before.
 #[test]
 fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
     let mut before = Rig::new(6, 512, 0, empty());

@@ -116,7 +116,7 @@ pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Coun
         user: needs.user,
         moved: needs.moved,
         page_in_place: match superblock.placement.in_place() {
-            true => Some(superblock.page_sectors.into()),
+            true => Some(options.page().into()),
             false => None,
         },
     };

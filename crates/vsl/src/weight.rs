@@ -1,10 +1,10 @@
 //! How much of a segment data takes once the cleaner has moved it.
 //!
-//! Moved data takes an entry in a header beside its sectors; segments of moved data have no summary (`streams/bare.rs`). The entry of a block of 4 KiB that goes on where the one
-//! before it ends is short. The cleaner keeps the two blocks of a *page* of 8 KiB together, so a page has one long entry and one short
-//! one, and what is longer is counted as pages. A piece that is no whole block may have its record padded; where all pieces are of one
-//! sector, records end with blocks (`streams.rs::make_room`). So a sector in pieces of 512 bytes takes more room than one in pages, and a
-//! segment of such pieces holds fewer sectors.
+//! Moved data takes an entry in a header beside its sectors; segments of moved data have no summary (`streams/bare.rs`). The entry of a
+//! block of 4 KiB that goes on where the one before it ends is short. The cleaner keeps the two blocks of a *page* of 8 KiB together, so a
+//! page has one long entry and one short one, and what is longer is counted as pages. A piece that is no whole block may have its record
+//! padded; where all pieces are of one sector, records end with blocks (`streams.rs::make_room`). So a sector in pieces of 512 bytes takes
+//! more space than one in pages, and a segment of such pieces holds fewer sectors.
 //!
 //! All that tells how full a volume is counts in *weight*: sectors of a segment of moved data, entries and padding included. The table
 //! keeps the sectors and the *units* that are live in each segment; a unit is a short entry. Both are sums over the extents of the map
@@ -101,7 +101,7 @@ pub(crate) fn weight_at_most(sectors: u64) -> u64 {
 pub(crate) fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
     let pages = sectors.div_ceil(page_sectors);
     let bytes = pages * run_bytes(page_sectors) * LEAF_FILLED.1 / LEAF_FILLED.0;
-    // A leaf has an entry in a node above, of which 1 in 200 leaves is one at most.
+    // Inner nodes: each has more than 200 children.
     bytes.div_ceil(NODE_BYTES as u64) * 201 / 200
 }
 

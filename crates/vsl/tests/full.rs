@@ -166,3 +166,27 @@ fn smaller_pieces_than_a_full_volume_was_filled_with_are_refused_in_the_end() {
         executor.block_on(work);
     }
 }
+
+/// A superblock may name any page. Found at a review: a page of no sectors ended the program.
+#[test]
+fn a_volume_of_any_page_is_used() {
+    for page_sectors in [0, 1, 7, u32::MAX] {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let device: Rc<dyn Device> = Rc::new(StampStore::new(65 << 20, 4096));
+        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let making = Making {
+            page_sectors,
+            ..making(Kind::HyLog, layout.expect("fits"))
+        };
+        executor.block_on(async move {
+            create(rt.clone(), Rc::clone(&device), &making)
+                .await
+                .expect("made");
+            let opened = open(rt, device, Options::default(), false).await;
+            let (space, _workers, _) = opened.expect("taken up");
+            write(&space, 3, 1).await.expect("written");
+            compare(&space, 3, 1).await;
+        });
+    }
+}

@@ -158,6 +158,7 @@ impl Map {
                 && self.nodes.leaf(path.leaf()).len() == 0
             {
                 self.mark(&path);
+                // The leaf is dropped, so no extent changes its leaf.
                 self.settle(&path, &mut Changes::default());
             }
         }
@@ -228,7 +229,7 @@ impl Map {
         }
     }
 
-    /// How full a node of this level may be ([`Body::fill`]).
+    /// The most that [`Body::fill`] may be in a node of this level.
     fn room(&self, level: u8) -> usize {
         match level {
             0 => self.shape.leaf,
@@ -302,7 +303,7 @@ impl Map {
         let (kept, given) = all.split_at(if evenly { middle(&all) } else { all.len() });
         let base = self.nodes.leaf(one).base();
         let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
-        // What was the first of its leaf may now follow the last of the other.
+        // The first extent of the right leaf has one before it now, which it may follow.
         if one_len > 0 && other_len > 0 && kept.len() != one_len {
             note_behind(None, Some(all[one_len - 1]), all[one_len], changes);
         }

@@ -134,7 +134,8 @@ impl Body {
         }
     }
 
-    /// How full the node is: children, or bytes of entries on the device in units of a leaf's longest entry. 0 if it has none.
+    /// The space that the node's entries take on the device, in entries: its children; of a leaf, their bytes in units of the longest
+    /// entry, rounded up. 0 if the node is empty.
     pub(super) fn fill(&self) -> usize {
         match self {
             Body::Leaf(leaf) => leaf.encoded().div_ceil(LEAF_ENTRY_BYTES),

@@ -165,6 +165,7 @@ impl Map {
         {
             self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
+            // Inner nodes only, so no extent changes its leaf.
             depth = match self.settle_at(steps, &mut Changes::default()) {
                 true => 1.max(depth - 1),
                 false => depth + 1,

@@ -52,8 +52,9 @@ pub(crate) enum Long {
 pub(crate) struct MadeSpace {
     /// Its length, in bytes.
     pub(crate) len: u64,
-    /// What may be mapped of it, in bytes, while nothing is: in pieces of one sector, and in blocks of 4 KiB.
+    /// What may be mapped of it in pieces of one sector, in bytes, while nothing is.
     pub(crate) mappable: u64,
+    /// What may be mapped of it in blocks of 4 KiB, in bytes, while nothing is.
     pub(crate) mappable_in_blocks: u64,
     /// From this length on, cleaning a full volume costs much, in bytes.
     pub(crate) usual: u64,
@@ -179,8 +180,8 @@ fn for_files(disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
     }
 }
 
-/// As much spare as makes cleaning cheap, whatever the placement: the length that is chosen for a volume goes by it, and filesystems have no
-/// length of their own that could.
+/// Options that keep as many segments spare as make cleaning cheap, whatever the placement. The length that is chosen for a volume
+/// follows from them. A filesystem has no such length, so it is always opened with them.
 pub(crate) fn comfortable() -> Options {
     Options {
         spare_part: Some(SPARE_PART),

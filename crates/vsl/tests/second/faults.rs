@@ -119,30 +119,37 @@ async fn filled(volume: &Volume, from: u64) -> u64 {
     unreachable!()
 }
 
+/// Memory for so few nodes of the map that most of them have to be read.
+fn little_map() -> Options {
+    Options {
+        map_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+/// Fills a volume and trims most of it in one batch. Reads fail from then on. Returns the number of blocks that filled it, too.
+async fn trimmed_and_failing(world: &World) -> (Volume, u64) {
+    let volume = world.open(little_map()).await;
+    let all = filled(&volume, 0).await;
+    volume.checkpoint().await;
+    let (first, end) = (100, all - 100);
+    let mut trim = Batch::new();
+    trim.trim(Sector(first * STRIDE), (end - first) * STRIDE);
+    for n in [first, end - 1] {
+        volume.read(n * STRIDE, 1).await.expect("read");
+    }
+    volume.apply(&trim).await;
+    world.device.reads_fail.set(true);
+    (volume, all)
+}
+
 /// Found by a hostile review: the search through trimmed subtrees ended with the first read that failed, and what
 /// lay below them was never free again.
 #[test]
 fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
     on_a_volume(SHAPE, async |world| {
-        let options = Options {
-            map_bytes: 64 << 10,
-            ..Options::default()
-        };
-        let volume = world.open(options).await;
-        let all = filled(&volume, 0).await;
-        volume.checkpoint().await;
-        let (first, end) = (100, all - 100);
-        let mut trim = Batch::new();
-        trim.trim(Sector(first * STRIDE), (end - first) * STRIDE);
-        for n in [first, end - 1] {
-            volume.read(n * STRIDE, 1).await.expect("read");
-        }
-        let applied = async {
-            volume.apply(&trim).await;
-            world.device.reads_fail.set(true);
-            world.rt.sleep(Duration::from_secs(1)).await;
-        };
-        applied.await;
+        let (volume, all) = trimmed_and_failing(&world).await;
+        world.rt.sleep(Duration::from_secs(1)).await;
         assert!(world.device.failed.get() > 0, "reads failed");
         world.device.reads_fail.set(false);
         let large = Batch::of_write(Sector((all + 5000) * STRIDE), content(0, 1, 4 << 20));
@@ -155,7 +162,7 @@ fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
         assert!(again > all * 8 / 10, "{again} of {all}");
         volume.audit().await;
         drop(volume);
-        world.open(options).await;
+        world.open(little_map()).await;
     });
 }
 
@@ -164,20 +171,7 @@ fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
 #[test]
 fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
     on_a_volume(SHAPE, async |world| {
-        let options = Options {
-            map_bytes: 64 << 10,
-            ..Options::default()
-        };
-        let volume = world.open(options).await;
-        let all = filled(&volume, 0).await;
-        volume.checkpoint().await;
-        for n in [100, all - 101] {
-            volume.read(n * STRIDE, 1).await.expect("read");
-        }
-        let mut trim = Batch::new();
-        trim.trim(Sector(100 * STRIDE), (all - 200) * STRIDE);
-        volume.apply(&trim).await;
-        world.device.reads_fail.set(true);
+        let (volume, _) = trimmed_and_failing(&world).await;
         world.rt.sleep(Duration::from_secs(60)).await;
         // Tries after 100 ms, and then after twice as long each time, up to 2 s: of this search, and of the cleaner.
         let tries = world.device.failed.get();
