@@ -49,7 +49,7 @@ pub const SPARE_PART: u64 = 16;
 const SPARE_PART_IN_PLACE: u64 = 512;
 /// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
 /// spare.
-pub(crate) const SPARE_PART_MAX: u64 = 128;
+const SPARE_PART_MAX: u64 = 128;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 
 impl Options {

@@ -45,7 +45,7 @@ use crate::claim::{Claim, Floors, Wanted};
 use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};
 use crate::geometry::Layout;
 use crate::growth::Growth;
-use crate::options::{Options, SPARE_PART_MAX};
+use crate::options::Options;
 use crate::streams::Streams;
 use crate::table::{QUEUE_MAX, SegmentTable};
 use crate::weight::{
@@ -113,8 +113,6 @@ pub(crate) struct Room {
     changed_max: u64,
     /// Memory that the map may take, in bytes.
     map_bytes: u64,
-    /// True where less is spare than a log keeps at least, and than nodes of the map may take in the end.
-    is_narrow: bool,
     /// With fewer segments queued than this, room is short.
     pub(crate) low: usize,
 }
@@ -255,7 +253,6 @@ impl Room {
             changed_memory: changed.max(map.dirty_memory()),
             changed_max: streams.changed_max,
             map_bytes: streams.map_bytes,
-            is_narrow: table.spare() * SPARE_PART_MAX < all,
             low: writers_floor(most.max(checkpoint), least)
                 + (layout.segment_count as usize / 256).clamp(2, 64),
         }
@@ -342,10 +339,7 @@ impl Room {
             available
         };
         let freed = growth.freed.min(taken);
-        // What maps no more than it unmaps goes on, unless so little is kept free that the map could take all of it: a volume may be
-        // overwritten in smaller pieces than it was filled with.
-        let same = growth.weight + taken == 0 && !self.is_narrow;
-        if same || self.used + growth.weight + after <= most + freed {
+        if growth.weight + taken == 0 || self.used + growth.weight + after <= most + freed {
             return None;
         }
         if map.detached() > 0 {

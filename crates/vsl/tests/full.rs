@@ -120,10 +120,10 @@ fn overwrite_takes_pages_up_to_98_percent_of_its_device() {
     filled(Kind::Overwrite);
 }
 
-/// A volume that pages fill is overwritten in smaller pieces: its map grows, and the entries of its data. It refuses some of these
-/// writes in the end, and waits for none without end.
+/// A volume that pages fill is overwritten in smaller pieces: its map grows, and the entries of its data. It takes whole blocks, refuses
+/// some of the others in the end, and waits for none without end.
 #[test]
-fn smaller_pieces_than_a_full_volume_was_filled_with_are_refused_in_the_end() {
+fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
     let kinds = [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite];
     for (kind, sectors) in kinds.into_iter().flat_map(|kind| [(kind, 1), (kind, 8)]) {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
@@ -152,7 +152,10 @@ fn smaller_pieces_than_a_full_volume_was_filled_with_are_refused_in_the_end() {
                     break;
                 }
             }
-            assert!(refused > 20, "{kind} took all in pieces of {sectors}");
+            match sectors {
+                8 => assert_eq!(refused, 0, "{kind}"),
+                _ => assert!(refused > 20, "{kind}"),
+            }
             let mut trim = Batch::new();
             trim.trim(Sector(0), pages / 4 * PAGE_SECTORS);
             space.apply(&trim, Durability::Flush).await.expect("a trim");
@@ -162,6 +165,56 @@ fn smaller_pieces_than_a_full_volume_was_filled_with_are_refused_in_the_end() {
             }
             space.checkpoint().await.expect("made");
             space.audit().await.expect("counts are right");
+        };
+        executor.block_on(work);
+    }
+}
+
+/// A volume that pages fill is killed again and again while it is overwritten. Each time, recovery has to write a checkpoint with the
+/// segments that are left.
+#[test]
+fn a_full_volume_is_recovered_however_often_it_is_killed() {
+    for kind in [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite] {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let device: Rc<dyn Device> = Rc::new(StampStore::new(129 << 20, 4096));
+        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let making = making(kind, layout.expect("fits"));
+        let work = async move {
+            create(rt.clone(), Rc::clone(&device), &making)
+                .await
+                .expect("made");
+            let attach = async || {
+                let opened = open(rt.clone(), Rc::clone(&device), Options::default(), false).await;
+                let (space, workers, _) = opened.expect("taken up");
+                (space, workers)
+            };
+            let (mut space, mut workers): (Space, Workers) = attach().await;
+            let mut written = Vec::new();
+            while write(&space, written.len() as u64, 0).await.is_ok() {
+                written.push(0);
+            }
+            space.flush().await.expect("flushed");
+            let rng = Rng::new(9);
+            for kill in 1..=60 {
+                for _ in 0..rng.below(120) {
+                    let page = rng.below(written.len() as u64);
+                    write(&space, page, kill).await.expect("an update");
+                    written[page as usize] = kill;
+                }
+                space.flush().await.expect("flushed");
+                // At any moment of what the volume does in the background.
+                rt.sleep(Duration::from_micros(rng.below(3_000_000))).await;
+                drop((space, workers));
+                (space, workers) = attach().await;
+                let page = rng.below(written.len() as u64);
+                compare(&space, page, written[page as usize]).await;
+            }
+            space.audit().await.expect("counts are right");
+            for (page, update) in (0..).zip(&written) {
+                compare(&space, page, *update).await;
+            }
+            drop(workers);
         };
         executor.block_on(work);
     }
