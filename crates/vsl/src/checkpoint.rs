@@ -12,6 +12,7 @@ use std::rc::Rc;
 use forebay_segments::LogError;
 use forebay_units::SECTOR_BYTES;
 
+use crate::changed::ChangedBounds;
 use crate::chunks::Chunks;
 use crate::claim::Claim;
 use crate::error::SpaceError;
@@ -21,7 +22,7 @@ use crate::format::{
 };
 use crate::geometry::Layout;
 use crate::meta::{Meta, chunk_sectors};
-use crate::room::{Room, changed_max};
+use crate::room::Room;
 use crate::segment::{Frontier, Segment, SegmentPhase};
 use crate::space::{Inner, Space};
 use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
@@ -439,7 +440,7 @@ impl Inner {
         if let Some(growth) = cut.growth {
             let layout = growth.layout(streams.layout);
             let placement = self.superblock.borrow().placement;
-            streams.grow(layout, changed_max(&layout, &self.options, placement));
+            streams.grow(layout, ChangedBounds::of(&layout, &self.options, placement));
         }
         drop(streams);
         *self.meta.borrow_mut() = meta;

@@ -13,11 +13,11 @@ use std::rc::Rc;
 use forebay_device::{Device, DeviceError};
 use forebay_units::ByteLen;
 
+use crate::changed::checkpoint_segments;
 use crate::checkpoint::Growth;
 use crate::error::SpaceError;
 use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::Layout;
-use crate::room::checkpoint_segments;
 use crate::space::{Inner, Space};
 
 /// Why a volume does not become longer.

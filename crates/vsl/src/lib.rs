@@ -23,6 +23,7 @@
 pub mod again;
 mod audit;
 mod batch;
+mod changed;
 mod checkpoint;
 mod checks;
 mod chunks;

@@ -23,6 +23,7 @@ use forebay_rt::{Event, Lock, Portions, Rt};
 use forebay_segments::{Commit, CommitWorkers, LogError, OnFailure, PORTION_BYTES, read_copies};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
+use crate::changed::{ChangedBounds, checkpoint_segments, map_memory};
 use crate::checkpoint::checkpointer;
 use crate::checks::Checks;
 use crate::clean::{cleaner, reaper};
@@ -36,7 +37,6 @@ use crate::meta::Meta;
 use crate::noting::noter;
 use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
-use crate::room::{changed_max, checkpoint_segments, map_memory};
 use crate::segment::{Segment, SegmentPhase};
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
@@ -172,7 +172,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         next_segment: SegmentSeq(0),
         next_record: RecordSeq(1),
         clock: WriteClock(0),
-        changed_max: changed_max(&layout, &options, making.placement),
+        changed: ChangedBounds::of(&layout, &options, making.placement),
         map_bytes: map_memory(&options),
     };
     let (placement, counts) = placement_of(&superblock);
@@ -313,7 +313,7 @@ fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &
         next_segment: reserved.next_segment,
         next_record: found.last.next(),
         clock: checkpoint.clock,
-        changed_max: changed_max(&Layout::of(superblock), options, superblock.placement),
+        changed: ChangedBounds::of(&Layout::of(superblock), options, superblock.placement),
         map_bytes: map_memory(options),
     }
 }

@@ -32,22 +32,19 @@
 //! - *Cleaning gains more than it writes.* [`SegmentTable::spare`] segments are garbage or free on a full volume, so there is
 //!   one that gains `table/uses.rs::worth`. Where free segments are short, the cleaner moves data to one stream and ends its
 //!   records when they have gained a segment (`clean.rs`). A checkpoint ends the open record as well, but not before it is
-//!   nearly full ([`CHANGED_BY_RECORD`]). An emptied segment gets free without a checkpoint, unless it was written since the
+//!   nearly full (`changed.rs`). An emptied segment gets free without a checkpoint, unless it was written since the
 //!   last one.
 
 use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
-use forebay_placement::placement::Kind;
-use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch};
+use crate::changed::{CHANGED_MIN, checkpoint_bytes, checkpoint_segments};
 use crate::claim::{Claim, Floors, Wanted};
-use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};
 use crate::geometry::Layout;
 use crate::growth::Growth;
-use crate::options::Options;
 use crate::streams::Streams;
-use crate::table::{QUEUE_MAX, SegmentTable};
+use crate::table::SegmentTable;
 use crate::weight::{
     MAP_BYTES, in_blocks_at_most, nodes_of_pages, weight_at_most, weight_in_blocks, weight_in_map,
 };
@@ -56,21 +53,8 @@ use crate::weight::{
 const CHECKPOINT_GAIN: f64 = 2.0;
 /// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
-/// Bytes that a checkpoint writes beside nodes, the table and the allocation queue: the rest of its body, and headers.
-const CHECKPOINT_BYTES: u64 = 24 << 10;
 /// Where much is free, a checkpoint may take one in so many segments that can be had.
 const CHECKPOINT_PART: usize = 8;
-/// Changed nodes of the map take at most this part of the device before a checkpoint is made, where little is free.
-const CHANGED_PART: u64 = 128;
-/// The same where the placement writes in place, and a volume may be filled to 98 %.
-const CHANGED_PART_IN_PLACE: u64 = 1024;
-/// Bytes of changed nodes that need no checkpoint. A batch may change so many more than there is room for.
-const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
-/// Bytes of nodes that one record of moved data changes, at most: each of its pieces lies in another leaf, and some leaves have
-/// another parent. There is room and memory for so many. A checkpoint ends the open record. If it ended records with few
-/// pieces, their headers and padding would take all that cleaning gains.
-const CHANGED_BY_RECORD: u64 =
-    (RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64 * NODE_BYTES as u64 / 8 * 9;
 /// Sectors that a batch may weigh more than what it releases, for each of its writes and trims and once more: pieces that are
 /// not whole blocks, and rounding.
 const BESIDE: u64 = 2;
@@ -173,37 +157,6 @@ impl Asking<'_> {
     }
 }
 
-/// Bytes of nodes that may change before a checkpoint is made.
-pub(crate) fn changed_max(layout: &Layout, options: &Options, placement: Kind) -> u64 {
-    let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
-    let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
-    let most = map_memory(options).min(largest_map);
-    let part = match placement.in_place() {
-        true => CHANGED_PART_IN_PLACE,
-        false => CHANGED_PART,
-    };
-    (device / part).clamp(CHANGED_BY_RECORD.min(most), most)
-}
-
-/// Bytes of memory for changed nodes.
-pub(crate) fn map_memory(options: &Options) -> u64 {
-    options.map_bytes.max(CHANGED_BY_RECORD)
-}
-
-/// What a checkpoint writes of which so many bytes of nodes changed.
-fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
-    let count = u64::from(layout.segment_count);
-    let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
-    let queue = 4 * count.min(QUEUE_MAX as u64);
-    changed * 33 / 32 + table + queue + CHECKPOINT_BYTES
-}
-
-/// Segments that so many bytes of a checkpoint take.
-pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
-    let dense = layout.dense_sectors() * SECTOR_BYTES;
-    checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1
-}
-
 impl Room {
     /// As things are.
     pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
@@ -215,9 +168,14 @@ impl Room {
             None => 0,
         };
         let all_nodes = map.nodes().max(grown);
+        let used = table.data_weight() + all_nodes * NODE_SECTORS;
+        let all = u64::from(layout.segment_count);
+        let rest = (all * layout.dense_sectors()).saturating_sub(used) * SECTOR_BYTES;
+        let (changed_full, changed_max) = (streams.changed.full, streams.changed.at(rest));
         // No more nodes can change than there are.
         let nodes = all_nodes * NODE_BYTES as u64 + CHANGED_MIN;
-        let most = checkpoint_segments(&layout, streams.changed_max.min(nodes));
+        let at_most = |changed: u64| checkpoint_segments(&layout, changed.min(nodes));
+        let (most, most_full) = (at_most(changed_max), at_most(changed_full));
         let least = checkpoint_segments(&layout, 0);
         let nodes = all_nodes * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
         let nodes = nodes.div_ceil(layout.dense_sectors()) as usize;
@@ -226,11 +184,9 @@ impl Room {
             let kept = writers_floor(most, least) + usize::from(counts.all() + counts.user);
             kept as u64 + table.spare() + nodes as u64
         };
-        let all = u64::from(layout.segment_count);
         let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
-        let available = without(kept(most));
-        let used = table.data_weight() + all_nodes * NODE_SECTORS;
-        let available_later = without(kept(checkpoint_segments(&layout, streams.changed_max)));
+        let available = without(kept(most_full));
+        let available_later = without(kept(checkpoint_segments(&layout, changed_full)));
         let left = available_later.saturating_sub(used);
         let checkpoint = checkpoint_segments(&layout, changed);
         Room {
@@ -251,7 +207,7 @@ impl Room {
             moved,
             changed,
             changed_memory: changed.max(map.dirty_memory()),
-            changed_max: streams.changed_max,
+            changed_max,
             map_bytes: streams.map_bytes,
             low: writers_floor(most.max(checkpoint), least)
                 + (layout.segment_count as usize / 256).clamp(2, 64),
@@ -384,6 +340,11 @@ impl Room {
     /// move all to one stream: each has an open segment, and records that are not full.
     pub(crate) fn is_tight(&self, queued: usize) -> bool {
         queued < self.floor(Claim::Trims) + CLEANED_AT_ONCE + self.moved
+    }
+
+    /// The cleaner's floor once as many nodes have changed as may: what it moves changes nodes, so its floor rises meanwhile.
+    pub(crate) fn floor_at_most(&self) -> usize {
+        self.floor(Claim::Trims) - CLEANED_AT_ONCE
     }
 
     /// True if a segment with so many sectors of nodes can be emptied by the next checkpoint.

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use forebay_segments::{Builder, Closing, Entry as _, Flight, Sealing, VolumeId};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
+use crate::changed::ChangedBounds;
 use crate::claim::{Claim, Floors, Grant, Wanted};
 use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_queue};
 use crate::geometry::{Layout, Slot};
@@ -72,8 +73,7 @@ pub(crate) struct Streams {
     pub(crate) next_segment: SegmentSeq,
     /// Bytes of nodes that a checkpoint under way still writes.
     pub(crate) frozen_bytes: u64,
-    /// Bytes of nodes that may change before a checkpoint is made.
-    pub(crate) changed_max: u64,
+    pub(crate) changed: ChangedBounds,
     /// Memory for the map: writers wait for a checkpoint when changed nodes take as much.
     pub(crate) map_bytes: u64,
     /// Sectors that are kept free for batches that preallocated them.
@@ -99,7 +99,7 @@ pub(crate) struct Resume {
     pub(crate) next_segment: SegmentSeq,
     pub(crate) next_record: RecordSeq,
     pub(crate) clock: WriteClock,
-    pub(crate) changed_max: u64,
+    pub(crate) changed: ChangedBounds,
     pub(crate) map_bytes: u64,
 }
 
@@ -120,7 +120,7 @@ impl Streams {
             clock: resume.clock,
             next_segment: resume.next_segment,
             frozen_bytes: 0,
-            changed_max: resume.changed_max,
+            changed: resume.changed,
             map_bytes: resume.map_bytes,
             preallocated: 0,
             next_record: resume.next_record,
@@ -134,9 +134,9 @@ impl Streams {
     }
 
     /// The newest checkpoint has more segments than the one before.
-    pub(crate) fn grow(&mut self, layout: Layout, changed_max: u64) {
+    pub(crate) fn grow(&mut self, layout: Layout, changed: ChangedBounds) {
         self.layout = layout;
-        self.changed_max = changed_max;
+        self.changed = changed;
         self.table.grow(layout);
     }
 

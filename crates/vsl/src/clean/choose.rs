@@ -54,6 +54,7 @@ impl Inner {
         let wanted = window(&streams);
         let limits = Limits {
             budget,
+            shared: shared(&streams, &room, moved),
             wanted,
             most,
         };
@@ -64,6 +65,7 @@ impl Inner {
         }
         let limits = Limits {
             budget: streams.layout.dense_sectors(),
+            shared: 0,
             wanted: u64::MAX,
             most: LOOKED_AT,
         };
@@ -95,8 +97,10 @@ impl Picked {
 /// Limits of one window.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Sectors that can be moved.
+    /// Sectors that can be moved, whatever writers take meanwhile.
     budget: u64,
+    /// Sectors that can be moved, with what is gained by that: writers are let go on as if it were free.
+    shared: u64,
     /// Sectors that are to be gained.
     wanted: u64,
     /// Segments.
@@ -105,7 +109,7 @@ struct Limits {
 
 /// Takes victims in their order, as far as the limits go.
 fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Picked {
-    let (mut budget, mut gained, mut rewritten) = (limits.budget, 0, 0);
+    let (mut moved, mut gained, mut rewritten) = (0, 0, 0);
     let mut chosen: Vec<Chosen> = Vec::new();
     let (mut in_memory, mut passed_over) = (false, false);
     for victim in victims {
@@ -121,17 +125,17 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
         // Nodes leave with the next checkpoint, and take no room of the cleaner's.
         let nodes = known.stream == streams.counts.meta();
         let live = if nodes { 0 } else { u64::from(victim.live) };
+        let gain = u64::from(victim.gain);
         let after = rewritten + if nodes { u64::from(known.live) } else { 0 };
         let affordable = match nodes {
             true => room.can_rewrite(&streams.layout, streams.table.queued(), after),
-            false => live <= budget,
+            false => moved + live <= limits.budget || moved + live + gained + gain <= limits.shared,
         };
         if !affordable || !streams.table.begin_cleaning(slot) {
             passed_over = true;
             continue;
         }
-        (budget, rewritten) = (budget.saturating_sub(live), after);
-        gained += u64::from(victim.gain);
+        (moved, gained, rewritten) = (moved + live, gained + gain, after);
         streams.table.pin(slot);
         chosen.push(Chosen {
             slot,
@@ -184,16 +188,28 @@ fn worth_of_nodes(streams: &Streams) -> u32 {
     (streams.layout.dense_sectors() / NODES_WORTH_PART) as u32
 }
 
-/// Sectors that can be moved to so many streams with the room there is.
+/// Sectors that can be moved to so many streams with what writers leave.
 fn budget(streams: &Streams, room: &Room, moved: usize) -> u64 {
     let segment = streams.layout.dense_sectors();
     let queued = streams.table.queued();
-    let queued = queued.saturating_sub(room.floor(Claim::Cleaner));
-    let budget = (queued + 1).saturating_sub(moved) as u64 * segment;
+    let kept = queued.min(room.floor(Claim::Writers));
+    let budget = above(kept, room.floor_at_most(), moved) * segment;
     // Where writers wait, there is room for one.
-    if queued > moved {
-        budget.max(segment)
-    } else {
-        budget
+    match queued > room.floor(Claim::Cleaner) + moved {
+        true => budget.max(segment),
+        false => budget,
+    }
+}
+
+/// Sectors that can be moved to so many streams, if writers take no more than what is gained by that.
+fn shared(streams: &Streams, room: &Room, moved: usize) -> u64 {
+    above(streams.table.queued(), room.floor_at_most(), moved) * streams.layout.dense_sectors()
+}
+
+/// Segments that so many streams can fill where so many are queued, with one that is open.
+fn above(queued: usize, floor: usize, streams: usize) -> u64 {
+    match queued.checked_sub(floor) {
+        Some(above) => (above + 1).saturating_sub(streams) as u64,
+        None => 0,
     }
 }
