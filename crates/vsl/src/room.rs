@@ -177,12 +177,14 @@ impl Room {
         let at_most = |changed: u64| checkpoint_segments(&layout, changed.min(nodes));
         let (most, most_full) = (at_most(changed_max), at_most(changed_full));
         let least = checkpoint_segments(&layout, 0);
-        let nodes = all_nodes * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
-        let nodes = nodes.div_ceil(layout.dense_sectors()) as usize;
+        let segments_of = |nodes: u64| {
+            let sectors = nodes * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
+            sectors.div_ceil(layout.dense_sectors()) as usize
+        };
         // Beside the floor: open segments, segments that a batch opens, and garbage in segments of nodes.
         let kept = |most| {
             let kept = writers_floor(most, least) + usize::from(counts.all() + counts.user);
-            kept as u64 + table.spare() + nodes as u64
+            kept as u64 + table.spare() + segments_of(all_nodes) as u64
         };
         let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
         let available = without(kept(most_full));
@@ -202,7 +204,7 @@ impl Room {
             checkpoint_most: most.max(checkpoint),
             checkpoint_cap: most.max((table.queued() + table.usable()) / CHECKPOINT_PART),
             checkpoint_least: least,
-            nodes_growth: (2 * nodes).saturating_sub(table.node_segments()),
+            nodes_growth: (2 * segments_of(map.nodes())).saturating_sub(table.node_segments()),
             kept: writers_floor(most, least),
             moved,
             changed,

@@ -80,9 +80,9 @@ fn filled(kind: Kind) {
             written.unwrap_or_else(|error| panic!("page {page} of {PAGES}: {error}"));
         }
         space.checkpoint().await.expect("made");
-        // Headers, summaries, nodes, what else checkpoints wrote, and garbage: under 1 % of the device.
+        // Headers, summaries, nodes, and what else checkpoints wrote: under 1 % of the device.
         let capacity = space.capacity();
-        let beside = capacity.total - capacity.mapped - capacity.unused;
+        let beside = capacity.total - capacity.mapped - capacity.unused - capacity.reclaimable;
         assert!(beside < LEN / 100, "{capacity:?}");
         let rng = Rng::new(5);
         let mut updated = std::collections::BTreeMap::new();
@@ -94,7 +94,12 @@ fn filled(kind: Kind) {
             longest = longest.max(rt.now().since(before));
         }
         space.flush().await.expect("flushed");
-        println!("{kind}: {:?}, longest {longest:?}", space.stats());
+        let stats = space.stats();
+        println!("{kind}: {stats:?}, longest {longest:?}");
+        // The ends of segments are too short for a page. The cleaner gains one only by moving all pages of its segment, so it does
+        // not begin with that while other room is left.
+        let moved = stats.bytes_moved as f64 / LEN as f64;
+        assert!(moved < 0.25, "{kind}: {moved}");
         drop((space, workers));
         let (space, _workers) = attach().await;
         for (page, update) in &updated {
