@@ -91,7 +91,7 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
             }
             writer.phase(Phase::Hot(40)).await?;
         }
-        Age::Uniform | Age::Tight => {
+        Age::Uniform | Age::Tight | Age::Crowd => {
             for _ in 0..lines {
                 let line = used.start + writer.rng.below(lines) as usize;
                 writer.write_lines(line..line + 1).await?;

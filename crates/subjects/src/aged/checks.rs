@@ -23,6 +23,9 @@ pub(super) const QUIET_RATE: u64 = 100;
 
 /// The share of all that is written that checkpoints may write.
 const CHECKPOINTS_SHARE: f64 = 0.05;
+/// The same where many writers have pages written in place. The log's segments hold nothing once the pages are home, but are used
+/// again only with a checkpoint, and a checkpoint costs less than cleaning other segments.
+const CHECKPOINTS_SHARE_IN_PLACE: f64 = 0.1;
 /// How far above the model the cost of uniform overwrites may be.
 const ABOVE_MODEL: f64 = 1.1;
 /// Entries of a leaf of the map, where leaves are half full.
@@ -89,7 +92,11 @@ pub(super) fn checkpoints(
     let nodes = 4096 * (8 + extents / LEAF_ENTRIES);
     let one = nodes * 9 / 8 + 32 * recipe.segments + (64 << 10);
     let constant = (1 << 20) + (asked + 2) * one;
-    let most = (log.bytes_written as f64 * CHECKPOINTS_SHARE) as u64 + constant;
+    let share = match recipe.age == Age::Crowd && recipe.placement.in_place() {
+        true => CHECKPOINTS_SHARE_IN_PLACE,
+        false => CHECKPOINTS_SHARE,
+    };
+    let most = (log.bytes_written as f64 * share) as u64 + constant;
     if stats.bytes_checkpoints <= most {
         return Ok(());
     }

@@ -151,7 +151,7 @@ impl Incarnation {
 fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
     let lines = recipe.mappable_lines();
     let goes_round = recipe.goes_round() && !rng.one_in(4);
-    let writers = match goes_round || rng.coin() {
+    let writers = match goes_round || recipe.age != Age::Crowd && rng.coin() {
         true => 1,
         false => recipe.writers as u64,
     };
@@ -189,6 +189,9 @@ fn go_round(rng: &Rng) -> Vec<Phase> {
 
 fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
     let mut phases = Vec::new();
+    if recipe.age == Age::Crowd {
+        return vec![Phase::Overwrite(lines), Phase::Flush];
+    }
     if recipe.age == Age::Cold && rng.coin() {
         return vec![Phase::Hot(1 + rng.below(12)), Phase::Flush];
     }

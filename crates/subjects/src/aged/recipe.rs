@@ -25,6 +25,8 @@ pub(super) enum Age {
     Small,
     /// A small volume that is full: open segments and checkpoints take a large part of it.
     Tight,
+    /// A volume of many segments that many writers overwrite at once in uniform order.
+    Crowd,
 }
 
 /// A volume and its age.
@@ -78,7 +80,11 @@ impl Recipe {
             Age::Tight,
         ];
         // In turn, so that a short exploration comes to all of them.
-        let age = ages[(seed % ages.len() as u64) as usize];
+        let count = ages.len() as u64;
+        let age = match ages[(seed % count) as usize] {
+            Age::Uniform if (seed / count).is_multiple_of(4) => Age::Crowd,
+            age => age,
+        };
         let placement = match rng.coin() {
             true => Kind::Lfs,
             false => rng.pick(&Kind::ALL),
@@ -168,6 +174,7 @@ impl Recipe {
                 ..common
             }
             .roomy(),
+            Age::Crowd => common.crowd(rng),
             Age::Tight => Recipe {
                 segments: rng.pick(&[32, 40, 48, 64, 96]),
                 segment_bytes: 128 << 10,
@@ -176,6 +183,21 @@ impl Recipe {
                 ..common
             }
             .roomy(),
+        }
+    }
+
+    fn crowd(self, rng: &Rng) -> Recipe {
+        Recipe {
+            segments: 2048,
+            segment_bytes: 128 << 10,
+            placement: rng.pick(&Kind::ALL),
+            filled: rng.pick(&[80, 90]),
+            hot: 100,
+            writers: 32,
+            map_bytes: None,
+            recovery_entries: 1 << 20,
+            spare_part: 16,
+            ..self
         }
     }
 
