@@ -2,7 +2,8 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::victim::Selection;
-use forebay_units::SECTOR_BYTES;
+use forebay_segments::HEADER_BYTES;
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::Streams;
 
@@ -16,23 +17,29 @@ impl Streams {
     /// and the spare segments are three at least.
     pub(crate) fn can_gain_segment(&self) -> bool {
         let segment = self.layout.dense_sectors();
-        let wanted = segment.saturating_sub(self.rest_of_moved());
-        if self.table.gain() < wanted.max(1) {
+        // The last piece may not fit what is left of a segment.
+        let wanted = (segment + LINE_SECTORS).saturating_sub(self.rest_of_moved());
+        if self.table.gain() < wanted {
             return false;
         }
         let (now, worth) = (WriteClock(0), self.table.worth());
         let best = self
             .table
-            .choose(Selection::Greedy, now, wanted.max(1), usize::MAX, worth);
+            .choose(Selection::Greedy, now, wanted, usize::MAX, worth);
         let gain: u64 = best.iter().map(|victim| u64::from(victim.gain)).sum();
-        gain >= wanted.max(1)
+        gain >= wanted
     }
 
-    /// Sectors behind the records of the open segment that all data is moved to while free segments are short.
+    /// Sectors that data can take behind the records of the open segment that all data is moved to while free segments are short.
     fn rest_of_moved(&self) -> u64 {
         let open = self.open[usize::from(self.counts.user)].as_ref();
         open.map_or(0, |open| {
-            let used = open.builder.at() + open.builder.open_record_bytes();
+            // What follows a record that has ended needs another header.
+            let header = match open.builder.has_open_record() {
+                true => 0,
+                false => HEADER_BYTES as u32,
+            };
+            let used = open.builder.at() + open.builder.open_record_bytes() + header;
             u64::from(self.layout.segment_bytes.saturating_sub(used)) / SECTOR_BYTES
         })
     }
