@@ -195,9 +195,9 @@ fn budget(streams: &Streams, room: &Room, moved: usize) -> u64 {
     let kept = queued.min(room.floor(Claim::Writers));
     let budget = above(kept, room.floor_at_most(), moved) * segment;
     // Where writers wait, there is room for one.
-    match queued > room.floor(Claim::Cleaner) + moved {
-        true => budget.max(segment),
-        false => budget,
+    match above(queued, room.floor(Claim::Cleaner), moved) {
+        0 => budget,
+        _ => budget.max(segment),
     }
 }
 
