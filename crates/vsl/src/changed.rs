@@ -1,4 +1,4 @@
-//! How many nodes of the map may change before a checkpoint is made, and what a checkpoint writes.
+//! Bounds of the changed nodes of the map, and the size of a checkpoint.
 
 use forebay_extents::NODE_BYTES;
 use forebay_placement::placement::Kind;
@@ -37,7 +37,7 @@ pub(crate) struct ChangedBounds {
 }
 
 impl ChangedBounds {
-    /// Of a volume like this.
+    /// The bounds of a volume with this layout and placement.
     pub(crate) fn of(layout: &Layout, options: &Options, placement: Kind) -> ChangedBounds {
         let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
         let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
@@ -53,7 +53,7 @@ impl ChangedBounds {
         }
     }
 
-    /// Where so many bytes of segments are not live.
+    /// The bound of a volume of which `rest` bytes of segments are not live.
     pub(crate) fn at(&self, rest: u64) -> u64 {
         (rest / CHANGED_PART_OF_REST).clamp(self.full, self.most)
     }
@@ -64,7 +64,7 @@ pub(crate) fn map_memory(options: &Options) -> u64 {
     options.map_bytes.max(CHANGED_BY_RECORD)
 }
 
-/// What a checkpoint writes of which so many bytes of nodes changed.
+/// Bytes that a checkpoint writes if `changed` bytes of nodes changed.
 pub(crate) fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
     let count = u64::from(layout.segment_count);
     let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
@@ -72,7 +72,7 @@ pub(crate) fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
     changed * 33 / 32 + table + queue + CHECKPOINT_BYTES
 }
 
-/// Segments that so many bytes of a checkpoint take.
+/// Segments that a checkpoint takes if `changed` bytes of nodes changed.
 pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
     let dense = layout.dense_sectors() * SECTOR_BYTES;
     checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1

@@ -439,7 +439,7 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
                 writer.await;
             }
         };
-        // What is free is used up first.
+        // The first writes use up the free segments; cleaning begins behind them.
         overwrite(2).await;
         let (before, log) = (space.stats(), space.log_stats());
         overwrite(3).await;

@@ -52,9 +52,9 @@ pub(crate) enum Long {
 pub(crate) struct MadeSpace {
     /// Its length, in bytes.
     pub(crate) len: u64,
-    /// What may be mapped of it in pieces of one sector, in bytes, while nothing is.
+    /// The bytes that an empty volume can map in pieces of one sector.
     pub(crate) mappable: u64,
-    /// What may be mapped of it in blocks of 4 KiB, in bytes, while nothing is.
+    /// The bytes that an empty volume can map in blocks of 4 KiB.
     pub(crate) mappable_in_blocks: u64,
     /// From this length on, cleaning a full volume costs much, in bytes.
     pub(crate) usual: u64,

@@ -34,7 +34,7 @@ impl Streams {
     fn rest_of_moved(&self) -> u64 {
         let open = self.open[usize::from(self.counts.user)].as_ref();
         open.map_or(0, |open| {
-            // What follows a record that has ended needs another header.
+            // The next record begins with a header.
             let header = match open.builder.has_open_record() {
                 true => 0,
                 false => HEADER_BYTES as u32,
