@@ -13,7 +13,7 @@ use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
 use forebay_vsl::{
-    Batch, Disk, Kind, Layout, Levelling, Making, Options, Space, VolumeId, create, open,
+    Batch, Disk, Kind, Layout, Levelling, Making, Options, Space, VolumeId, Workers, create, open,
 };
 
 const SEGMENT: u64 = 256 << 10;
@@ -34,6 +34,32 @@ struct Found {
     written: f64,
 }
 
+fn making(placement: Kind, layout: Layout, page_sectors: u32, disk: Option<Disk>) -> Making {
+    Making {
+        volume: VolumeId([7; 16]),
+        layout,
+        space_sectors: 1 << 30,
+        placement,
+        page_sectors,
+        disk,
+    }
+}
+
+/// Makes a volume and opens it.
+async fn made(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    making: &Making,
+    options: Options,
+) -> (Space, Workers) {
+    create(rt.clone(), Rc::clone(device), making)
+        .await
+        .expect("made");
+    let opened = open(rt.clone(), Rc::clone(device), options, false).await;
+    let (space, workers, _) = opened.expect("taken up");
+    (space, workers)
+}
+
 /// Fills a space to this part of what may be mapped, overwrites it several times, and measures while it is overwritten
 /// `measured` times more.
 fn steady(
@@ -46,20 +72,9 @@ fn steady(
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + SEGMENTS * SEGMENT, 4096));
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
-        layout,
-        space_sectors: 1 << 30,
-        placement: kind,
-        page_sectors: 8,
-        disk: None,
-    };
+    let making = making(kind, layout, 8, None);
     let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
-        let opened = open(rt.clone(), device, Options::default(), false).await;
-        let (space, _workers, _) = opened.expect("taken up");
+        let (space, _workers) = made(&rt, &device, &making, Options::default()).await;
         let pages = (space.capacity().mappable as f64 * part / LINE_BYTES as f64) as u64;
         let rng = Rng::new(5);
         let data: Buf = BufMut::zeroed(LINE_BYTES as usize).freeze();
@@ -150,24 +165,13 @@ fn overfull(kind: Kind, segments: u64, segment: u64, spare_part: u64, times: f64
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + segments * segment, 4096));
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
-        layout,
-        space_sectors: 1 << 30,
-        placement: kind,
-        page_sectors: 16,
-        disk: None,
-    };
+    let making = making(kind, layout, 16, None);
     let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
         let options = Options {
             spare_part: Some(spare_part),
             ..Options::default()
         };
-        let opened = open(rt.clone(), device, options, false).await;
-        let (space, _workers, _) = opened.expect("taken up");
+        let (space, _workers) = made(&rt, &device, &making, options).await;
         let rng = Rng::new(5);
         let data: Buf = BufMut::zeroed(2 * LINE_BYTES as usize).freeze();
         let write = async |space: &Space, page: u64| {
@@ -244,24 +248,13 @@ fn cost_of_skewed(kind: Kind) -> f64 {
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + 512 * SEGMENT, 4096));
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
-        layout,
-        space_sectors: 1 << 30,
-        placement: kind,
-        page_sectors: 8,
-        disk: Some(disk),
-    };
+    let making = making(kind, layout, 8, Some(disk));
     let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
         let options = Options {
             spare_part: Some(512),
             ..Options::default()
         };
-        let opened = open(rt, device, options, false).await;
-        let (space, _workers, _) = opened.expect("taken up");
+        let (space, _workers) = made(&rt, &device, &making, options).await;
         let pages = 512 * SEGMENT / PAGE * 22 / 25;
         let rng = Rng::new(5);
         let data: Buf = BufMut::zeroed(PAGE as usize).freeze();
@@ -313,24 +306,13 @@ fn worn(levelling: Levelling) -> ((u32, u32), f64) {
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + 64 * SEGMENT, 4096));
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
-        layout,
-        space_sectors: 1 << 30,
-        placement: Kind::Lfs,
-        page_sectors: 8,
-        disk: None,
-    };
+    let making = making(Kind::Lfs, layout, 8, None);
     let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
         let options = Options {
             levelling,
             ..Options::default()
         };
-        let opened = open(rt.clone(), Rc::clone(&device), options, false).await;
-        let (space, workers, _) = opened.expect("taken up");
+        let (space, workers) = made(&rt, &device, &making, options).await;
         let pages = space.capacity().mappable * 9 / 10 / LINE_BYTES;
         let data: Buf = BufMut::zeroed(LINE_BYTES as usize).freeze();
         let write = async |space: &Space, page: u64| {
@@ -397,23 +379,17 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
     let store = StampStore::new((1 << 20) + SEGMENTS * SEGMENT, 4096);
     let device: Rc<dyn Device> = Rc::new(Tap::new(store, Flash { rt: rt.clone() }));
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
+    let making = making(
+        kind,
         layout,
-        space_sectors: 1 << 30,
-        placement: kind,
-        page_sectors: 16,
-        disk: Some(Disk {
+        16,
+        Some(Disk {
             positioning: 100e-6,
             bandwidth: 1e9,
         }),
-    };
+    );
     let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
-        let opened = open(rt.clone(), device, Options::default(), false).await;
-        let (space, _workers, _) = opened.expect("taken up");
+        let (space, _workers) = made(&rt, &device, &making, Options::default()).await;
         let pages = SEGMENTS * SEGMENT / LINE_BYTES / 4 * 3;
         let each = SEGMENT / LINE_BYTES;
         let whole: Buf = BufMut::zeroed(SEGMENT as usize).freeze();
