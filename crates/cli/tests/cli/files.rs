@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::by_ring::SwitchedOn;
-use crate::system::{installed, root, tool};
+use crate::system::{installed, root, try_unmount};
 use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
 
 /// A directory with a filesystem `f` on `disk.img`, and the directory `mnt`; or a loud skip.
@@ -173,7 +173,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
     assert_eq!(dead.raw_os_error(), Some(107), "{dead}");
     world.ok(&["mount", "f", "mnt"]);
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 101);
-    tool("umount", &["-f", dir.to_str().unwrap()]).expect("by force");
+    try_unmount(&["-f", dir.to_str().unwrap()]).expect("by force");
     wait_until("it is closed", || check(&world).0 == 0);
 }
 
@@ -185,7 +185,7 @@ fn a_filesystem_that_others_unmount_is_closed_cleanly() {
     world.ok(&["mount", "f", "mnt"]);
     fs::write(world.path("mnt/a"), b"x").unwrap();
     let pid = world.pid("f").unwrap();
-    tool("umount", &[world.path("mnt").to_str().unwrap()]).expect("it is not in use");
+    try_unmount(&[world.path("mnt").to_str().unwrap()]).expect("it is not in use");
     crate::world::wait_for_end(pid);
     wait_until("its sockets are gone", || {
         !world.path("run/f.sock").exists()

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use crate::files::{check, world};
-use crate::system::{installed, tool};
+use crate::system::{installed, tool, try_unmount};
 use crate::world::{World, failed, output, signal, texts, wait_for_end, wait_until};
 
 fn accessed(path: &Path) -> SystemTime {
@@ -83,7 +83,7 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
         world.ok(&["mount", "f", "mnt"]);
         fs::write(dir.join("file"), vec![round; 1 << 20]).unwrap();
         // `umount` returns before the daemon has made all durable.
-        tool("umount", &[dir.to_str().unwrap()]).expect("unmounted");
+        try_unmount(&[dir.to_str().unwrap()]).expect("unmounted");
     }
     world.ok(&["mount", "f", "mnt"]);
     assert!(fs::read(dir.join("file")).unwrap() == vec![9; 1 << 20]);
@@ -104,7 +104,7 @@ fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
         let daemon = world.pid("f").expect("mounted");
         let image = fs::canonicalize(world.path("disk.img")).unwrap();
         let lock = File::open(world.path("run/f.lock")).unwrap();
-        tool("umount", &[dir.to_str().unwrap()]).expect("unmounted");
+        try_unmount(&[dir.to_str().unwrap()]).expect("unmounted");
         lock.lock().unwrap();
         let open = fs::read_dir(format!("/proc/{daemon}/fd"));
         let open = open.into_iter().flatten().flatten();

@@ -99,16 +99,21 @@ impl Mount {
 }
 
 fn unmount(at: &str) -> Result<(), String> {
+    let unmounted = try_unmount(&[at]);
+    if unmounted.is_err() {
+        tool("umount", &["--lazy", at]);
+    }
+    unmounted
+}
+
+/// Has the system's `umount` unmount a filesystem. Tries again while the filesystem is in use.
+pub(crate) fn try_unmount(args: &[&str]) -> Result<(), String> {
     let until = Instant::now() + UNMOUNTING;
     loop {
-        match try_tool("umount", &[at]) {
-            Ok(_) => return Ok(()),
-            Err(why) if Instant::now() > until => {
-                tool("umount", &["--lazy", at]);
-                return Err(why);
-            }
+        match try_tool("umount", args) {
             // sleeps: nothing tells when the last user lets go.
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            result => return result.map(drop),
         }
     }
 }

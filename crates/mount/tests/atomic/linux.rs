@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::harness::{Mounted, has, skip};
-use crate::programs::run;
+use crate::programs::{run, unmount};
 use crate::users::{as_nobody, open_to_all};
 
 const MIB: u64 = 1 << 20;
@@ -69,7 +69,7 @@ fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_he
         let upper = Path::new(&upper);
         assert!(is_overlaid_whiteout(&upper.join("goes")));
         assert!(is_overlaid_whiteout(&upper.join("moves")));
-        run(Command::new("umount").arg(merged));
+        unmount(merged);
     } else {
         skip(test, "no overlay filesystem; only its requests were made");
     }

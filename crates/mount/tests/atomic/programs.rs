@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Mounted, has, skip};
 
@@ -20,6 +21,18 @@ pub(crate) fn run(command: &mut Command) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// Has the system unmount a filesystem. Tries again while it is in use: a program that another test starts has open for a moment what
+/// this one had.
+pub(crate) fn unmount(at: &Path) {
+    let until = Instant::now() + Duration::from_secs(10);
+    let unmount = || Command::new("umount").arg(at).status();
+    while !unmount().expect("umount runs").success() {
+        assert!(Instant::now() < until, "{} is in use", at.display());
+        // sleeps: nothing tells when the last user lets go.
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Compiles a program against the header alone.
