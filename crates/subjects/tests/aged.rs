@@ -33,6 +33,16 @@ fn an_idle_volume_is_left_alone_where_no_segment_can_be_gained() {
     }
 }
 
+/// Of 128 segments of a log one was kept free, and its map had memory for one record's nodes. The padding of records of one-sector pieces
+/// took what cleaning gained, and a write waited for ever.
+#[test]
+fn small_pieces_in_short_records_leave_the_cleaner_something_to_gain() {
+    let outcome = run(&AgedPlan::of_day(6_000_000_072));
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+    let outcome = run(&AgedPlan::of_seed(6_000_001_443));
+    assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
+}
+
 #[test]
 fn the_same_seed_is_the_same_scenario() {
     for seed in [18, 42, 58] {

@@ -31,7 +31,7 @@ pub struct Options {
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
     /// themselves do not need it.
     pub levelling: Levelling,
-    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 128, or to
+    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 32, or to
     /// 1024 where the placement writes in place. The more there are, the less cleaning costs on a full volume. If nothing is said,
     /// it is one in [`SPARE_PART`], and where the placement writes in place, one in 512: cold pages stay where they are, so little
     /// has to be moved.
@@ -47,9 +47,10 @@ pub struct Options {
 pub const SPARE_PART: u64 = 16;
 /// The usual value where the placement writes in place.
 const SPARE_PART_IN_PLACE: u64 = 512;
-/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
-/// spare.
-const SPARE_PART_MAX: u64 = 128;
+/// A checkpoint ends the record that is being written. Where the map has memory for one record's nodes, records of pieces of one sector
+/// hold some 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by
+/// cleaning.
+const SPARE_PART_MAX: u64 = 32;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 
 impl Options {
