@@ -25,7 +25,7 @@ pub(super) const QUIET_RATE: u64 = 100;
 const CHECKPOINTS_SHARE: f64 = 0.05;
 /// The same where many writers have pages written in place. The log's segments hold nothing once the pages are home, but are used
 /// again only with a checkpoint, and a checkpoint costs less than cleaning other segments.
-const CHECKPOINTS_SHARE_IN_PLACE: f64 = 0.1;
+const CHECKPOINTS_SHARE_IN_PLACE: f64 = 0.15;
 /// How far above the model the cost of uniform overwrites may be.
 const ABOVE_MODEL: f64 = 1.1;
 /// Entries of a leaf of the map, where leaves are half full.
