@@ -44,6 +44,7 @@ async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(S
         disk: Some(Disk {
             positioning: 100e-6,
             bandwidth: 2e9,
+            arms: 1.0,
         }),
     };
     forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;

@@ -37,6 +37,9 @@ pub struct Disk {
     pub positioning: f64,
     /// Bytes a second in sequence.
     pub bandwidth: f64,
+    /// How many requests it gets to their places at the same time, at least 1: as many as an array has disks, or flash has chips. A
+    /// segment lies on all of them, and is one request.
+    pub arms: f64,
 }
 
 const MIB: f64 = 1048576.0;
@@ -46,20 +49,23 @@ impl Disk {
     pub const OF_1991: Disk = Disk {
         positioning: 0.015,
         bandwidth: 2.3 * MIB,
+        arms: 1.0,
     };
     /// The Seagate Cheetah X15 36LP of 2003, from the study's table.
     pub const OF_2003: Disk = Disk {
         positioning: 0.0056,
         bandwidth: 61.0 * MIB,
+        arms: 1.0,
     };
 
-    /// Segment I/O efficiency E = N(P + p)/(P + Np), at least 1: how much faster a segment of
-    /// `segment_bytes` is written in one piece than in pieces of `page_bytes`.
+    /// Segment I/O efficiency E = N(P/a + p)/(P + Np), at least 1, with a the arms: how much faster a segment of
+    /// `segment_bytes` is written in one piece than in pieces of `page_bytes`, as many at a time as there are arms.
     pub fn efficiency(&self, page_bytes: u64, segment_bytes: u64) -> f64 {
         let page = page_bytes.clamp(1, segment_bytes.max(1)) as f64;
         let pages = segment_bytes.max(1) as f64 / page;
         let (place, transfer) = (self.positioning.max(0.0), page / self.bandwidth.max(1.0));
-        (pages * (place + transfer) / (place + pages * transfer)).max(1.0)
+        let each = place / self.arms.max(1.0) + transfer;
+        (pages * each / (place + pages * transfer)).max(1.0)
     }
 
     /// What it takes in segment I/Os, at least 1, to write a segment's worth of pieces home: many at a time, in the

@@ -134,7 +134,7 @@ fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
 /// E of 33 with segments of 64 pages: slower to position than the disk of 2003, whose segments hold 128.
 const SLOW: Disk = Disk {
     positioning: 0.0083,
-    bandwidth: Disk::OF_2003.bandwidth,
+    ..Disk::OF_2003
 };
 
 /// In segment I/Os, in its steady state.

@@ -33,6 +33,7 @@ fn superblock() -> Superblock {
         page_sectors: 0x6463_6261,
         positioning: 0x7473_7271,
         bandwidth: 0x0183_8281,
+        arms: 0x0193_9291,
     }
 }
 
@@ -120,7 +121,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 20] = [
+    let values: [(&str, u64); 21] = [
         ("version", VERSION.into()),
         ("crc", crc.into()),
         ("generation", superblock.generation),
@@ -141,6 +142,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
         ("page_sectors", superblock.page_sectors.into()),
         ("positioning", superblock.positioning.into()),
         ("bandwidth", superblock.bandwidth.into()),
+        ("arms", superblock.arms.into()),
     ];
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let numbers = names.iter().copied();

@@ -159,6 +159,7 @@ mod tests {
         let disk = Disk {
             positioning,
             bandwidth,
+            arms: 1.0,
         };
         gathering(&disk, &Options::default(), &layout)
     }

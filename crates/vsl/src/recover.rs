@@ -156,6 +156,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         bandwidth: making
             .disk
             .map_or(0, |disk| (disk.bandwidth / 1024.0) as u32),
+        arms: making.disk.map_or(0, |disk| (disk.arms * 100.0) as u32),
     };
     let options = Options::default();
     let mut segments = vec![Segment::NEW; layout.segment_count as usize];

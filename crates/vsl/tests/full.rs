@@ -54,6 +54,7 @@ fn making(placement: Kind, layout: Layout) -> Making {
         disk: Some(Disk {
             positioning: 0.0085,
             bandwidth: 20e6,
+            arms: 1.0,
         }),
     }
 }

@@ -243,6 +243,7 @@ fn cost_of_skewed(kind: Kind) -> f64 {
     let disk = Disk {
         positioning: 0.0085,
         bandwidth: 20e6,
+        arms: 1.0,
     };
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -386,6 +387,7 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
         Some(Disk {
             positioning: 100e-6,
             bandwidth: 1e9,
+            arms: 1.0,
         }),
     );
     let work = async move {

@@ -11,6 +11,7 @@ const FLASH: Medium = Medium {
     disk: Disk {
         positioning: 0.0,
         bandwidth: 500e6,
+        arms: 1.0,
     },
     in_place: false,
     ..DISK

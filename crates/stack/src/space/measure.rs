@@ -5,9 +5,15 @@ use std::time::Duration;
 use forebay_device::{BufMut, Device, DeviceError};
 use forebay_placement::cost::Disk;
 use forebay_rt::Rt;
+use futures_util::{StreamExt as _, stream};
 
 /// Reads at places far from each other.
 const PLACES: u64 = 32;
+/// Of media that take so long to get to a place, the arms are counted. Others have none: what writes cost there does not follow from what
+/// reads at the same time take.
+const ARM: Duration = Duration::from_millis(1);
+/// Reads under way at once while arms are counted.
+const AT_ONCE: usize = 16;
 /// Bytes of each.
 const PIECE: u64 = 4096;
 /// Bytes read in sequence, in pieces of [`RUN`].
@@ -43,5 +49,71 @@ pub(super) async fn measure(rt: &Rt, device: &dyn Device) -> Result<Disk, Device
     Ok(Disk {
         positioning: (random - PIECE as f64 / bandwidth).max(0.0),
         bandwidth,
+        arms: match random >= ARM.as_secs_f64() {
+            true => arms(rt, device).await?,
+            false => 1.0,
+        },
     })
+}
+
+/// How many requests are served at the same time: how much sooner reads at ascending places end when several are under way. In that order
+/// a single arm gains little by knowing those to come.
+async fn arms(rt: &Rt, device: &dyn Device) -> Result<f64, DeviceError> {
+    let distance = device.geometry().len / PLACES / PIECE * PIECE;
+    let sweep = async |first: u64, at_once: usize| {
+        let begin = rt.now();
+        // Not at even distances, or all could lie on one disk of an array.
+        let places = (0..PLACES).map(|n| {
+            let share = (first + n).wrapping_mul(GOLDEN);
+            let within = (u128::from(distance / PIECE) * u128::from(share)) >> 64;
+            n * distance + within as u64 * PIECE
+        });
+        let reads = places.map(|at| device.read(at, BufMut::zeroed(PIECE as usize)));
+        let mut reads = stream::iter(reads).buffered(at_once);
+        while let Some(read) = reads.next().await {
+            read?;
+        }
+        Ok::<_, DeviceError>(rt.now().since(begin).as_secs_f64())
+    };
+    // Other blocks each time, or caches would answer.
+    let alone = sweep(PLACES, 1).await?;
+    let together = sweep(2 * PLACES, AT_ONCE).await?;
+    Ok((alone / together.max(1e-6)).clamp(1.0, AT_ONCE as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use forebay_device::RamDevice;
+    use forebay_model::disk::{Options, named};
+    use forebay_model::{Drive, Emulated};
+    use forebay_raid::Striped;
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    fn measured(disks: usize) -> Disk {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let disk = || -> Rc<dyn Device> {
+            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), Options::default());
+            let memory = Rc::new(RamDevice::new(256 << 20, 512));
+            Rc::new(Emulated::new(&rt, memory, drive).unwrap())
+        };
+        let device: Rc<dyn Device> = match disks {
+            1 => disk(),
+            disks => Rc::new(Striped::new((0..disks).map(|_| disk()).collect(), 64 << 10).unwrap()),
+        };
+        let on = rt.clone();
+        executor.block_on(async move { measure(&on, &*device).await.unwrap() })
+    }
+
+    #[test]
+    fn the_disks_of_an_array_are_told_from_one_fast_disk() {
+        let (one, array) = (measured(1), measured(4));
+        println!("{one:?} {array:?}");
+        assert!(one.arms < 1.7, "{one:?}");
+        assert!(array.arms > 2.0 * one.arms, "{one:?} {array:?}");
+    }
 }

@@ -65,6 +65,8 @@ pub struct Superblock {
     pub positioning: u32,
     /// What it moves in a second in sequence, in KiB; 0 if that is not known.
     pub bandwidth: u32,
+    /// How many requests it gets to their places at the same time, in hundredths; 0 if that is not known: it is taken to be one.
+    pub arms: u32,
 }
 
 impl Superblock {
@@ -75,6 +77,7 @@ impl Superblock {
             bandwidth => Disk {
                 positioning: f64::from(self.positioning) / 1e9,
                 bandwidth: f64::from(bandwidth) * 1024.0,
+                arms: f64::from(self.arms.max(100)) / 100.0,
             },
         }
     }
@@ -125,6 +128,7 @@ impl forebay_segments::Superblock for Superblock {
             self.page_sectors,
             self.positioning,
             self.bandwidth,
+            self.arms,
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -171,6 +175,7 @@ impl forebay_segments::Superblock for Superblock {
                 page_sectors: next()?,
                 positioning: next()?,
                 bandwidth: next()?,
+                arms: next()?,
             };
             superblock.is_consistent().then_some(superblock)
         })();
