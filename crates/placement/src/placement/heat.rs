@@ -16,7 +16,8 @@
 //!
 //! Until two epochs have passed, and after a restart, which loses the counts, a page is hot if what it
 //! overwrites lived shorter than a bar: that which the threshold amounted to before the restart. On a new volume all is
-//! logged until then, and what that costs is measured: no model knows what a volume is for.
+//! logged until then, and what that costs is measured: no model knows what a volume is for. But where even half of what logging even
+//! accesses costs is more than writing home does, since the volume is very full, nothing is logged until then.
 
 use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample};
 use super::pages::{alike, pages, spread};
@@ -36,6 +37,10 @@ const APPENDED: f64 = 1.0;
 /// and to keep it.
 const WORTH: f64 = 0.9;
 const KEPT: f64 = 0.95;
+/// What logging everything may be expected to cost, of what writing home does, to be tried first.
+const TRIED: f64 = 2.0;
+/// It is thought over when the utilisation has changed by one in so many.
+const FILL_STEPS: f64 = 1024.0;
 /// Segments' worth of writes that a mean is taken of, at least.
 const MEASURED_MIN: u64 = 16;
 /// Beyond, segments of more pages are cleaned no differently.
@@ -93,6 +98,8 @@ pub(super) struct Heat {
     /// Sectors that users wrote while all was logged, and that were moved for that, since it was measured last.
     logged: (u64, u64),
     best: Hybrid,
+    /// The utilisation, in steps, at which it was thought over last what to do before anything is known.
+    presumed_at: Option<u64>,
 }
 
 impl Heat {
@@ -116,6 +123,7 @@ impl Heat {
             measured: None,
             logged: (0, 0),
             best,
+            presumed_at: None,
         }
     }
 
@@ -142,9 +150,36 @@ impl Heat {
         }
     }
 
+    /// What logging everything was measured to cost, of what the model says; no number before it was measured.
+    pub(super) fn measured(&self) -> f64 {
+        self.measured.unwrap_or(f64::NAN)
+    }
+
     /// The medium is so full.
     pub(super) fn filled(&mut self, fill: Fill) {
         self.fill = fill;
+        if self.passed < 2 && self.measured.is_none() && !self.divides() {
+            self.presume();
+        }
+    }
+
+    /// Decides what to do as long as nothing is known of what is written.
+    fn presume(&mut self) {
+        let step = (self.fill.utilisation() * FILL_STEPS) as u64;
+        if self.presumed_at.replace(step) == Some(step) {
+            return;
+        }
+        let (logged, home) = (self.log_cost(), self.home_cost + APPENDED);
+        let (share, cost, lifetime) = match logged <= TRIED * home {
+            true => (1.0, logged, u64::MAX),
+            false => (0.0, home, 0),
+        };
+        self.best = Hybrid {
+            share,
+            received: share,
+            cost,
+        };
+        (self.lifetime, self.rule) = (lifetime, Rule::Lifetime(lifetime));
     }
 
     /// True if some pages are hot and some are not.
@@ -160,7 +195,8 @@ impl Heat {
     }
 
     /// What was known of this before a restart.
-    pub(super) fn restore(&mut self, share: f64, lifetime: u64) {
+    pub(super) fn restore(&mut self, share: f64, lifetime: u64, measured: f64) {
+        self.measured = (measured >= 0.0).then_some(measured);
         self.best.share = share;
         self.lifetime = lifetime;
         self.rule = Rule::Lifetime(lifetime);

@@ -133,10 +133,41 @@ fn long_writes_are_worth_less_of_a_log() {
 
 #[test]
 fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
-    for fresh in [heat(20_000, 0.98), Heat::new(&Options::default())] {
+    for fresh in [heat(20_000, 0.92), Heat::new(&Options::default())] {
         assert_eq!(fresh.judge(Sector(0), 999, None), (true, 999));
         assert_eq!(fresh.judge(Sector(0), 999, Some(1 << 40)), (true, 999));
     }
+}
+
+#[test]
+fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_than_writing_home() {
+    let (pages, rng) = (20_000, Rng::new(8));
+    let fill = |d: f64| Fill {
+        live: pages * PAGE,
+        capacity: ((pages * PAGE) as f64 / d) as u64,
+    };
+    let mut heat = heat(pages, 0.6);
+    let is_logged = |heat: &Heat| heat.judge(Sector(0), 16, Some(0)).0;
+    assert!(is_logged(&heat));
+    heat.filled(fill(0.995));
+    assert!(!is_logged(&heat), "{:?}", heat.best());
+    // Also after a restart, which says that nothing was measured.
+    let mut after = Heat::new(&Options::default());
+    after.restore(1.0, u64::MAX, heat.measured());
+    after.filled(fill(0.995));
+    assert!(!is_logged(&after));
+    heat.filled(fill(0.6));
+    assert!(is_logged(&heat));
+    // What was measured to be cheap is not given up for what the model says.
+    let mut cheap = self::heat(pages, 0.92);
+    for _ in 0..4 {
+        cheap.moved(1000 * PAGE as u32);
+        write_only(&mut cheap, &rng, pages, pages / 2, (80, 20));
+    }
+    let mut after = Heat::new(&Options::default());
+    after.restore(cheap.best().share, cheap.lifetime(), cheap.measured());
+    after.filled(fill(0.995));
+    assert!(is_logged(&after), "{:?}", after.best());
 }
 
 #[test]
@@ -145,7 +176,7 @@ fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() 
     let mut before = heat(pages, 0.98);
     write(&mut before, &rng, pages, 10 * pages, (80, 20));
     let mut after = Heat::new(&Options::default());
-    after.restore(before.best().share, before.lifetime());
+    after.restore(before.best().share, before.lifetime(), before.measured());
     after.filled(before.fill);
     assert_eq!(after.best().share, before.best().share);
     // A hot page is written anew after a quarter of the data on average, a cold one after four times it.

@@ -135,23 +135,27 @@ impl<L: Placement> Placement for HyLog<L> {
     }
 
     fn save(&self) -> Vec<u8> {
-        let heat = [self.heat.best().share.to_bits(), self.heat.lifetime()];
+        let heat = [
+            self.heat.best().share.to_bits(),
+            self.heat.lifetime(),
+            self.heat.measured().to_bits(),
+        ];
         let mut bytes = saved::encode(self.kind, &heat);
         bytes.extend(self.log.save());
         bytes
     }
 
     fn restore(&mut self, bytes: &[u8]) -> bool {
-        let own = saved::len(2).min(bytes.len());
+        let own = saved::len(3).min(bytes.len());
         let (heat, log) = bytes.split_at(own);
-        let Some([share, lifetime]) = saved::decode(self.kind, heat) else {
+        let Some([share, lifetime, measured]) = saved::decode(self.kind, heat) else {
             return false;
         };
-        let share = f64::from_bits(share);
+        let (share, measured) = (f64::from_bits(share), f64::from_bits(measured));
         if !(0.0..=1.0).contains(&share) {
             return false;
         }
-        self.heat.restore(share, lifetime);
+        self.heat.restore(share, lifetime, measured);
         self.log.restore(log);
         true
     }
