@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
 use forebay_stack::{
-    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Name, Placing, Spec, Via,
+    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Name, Placing, SpareShare,
+    Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -231,6 +232,9 @@ pub(crate) struct CreateArgs {
     /// The page by which hylog and wolf go: a power of two from 4KiB to 64KiB [default: 8KiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) page: Option<ByteLen>,
+    /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage, as with attach; noted in the description.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) spare: Option<SpareShare>,
     /// The volume's name (default: made from the data device's).
     #[arg(long)]
     pub(crate) name: Option<Name>,
@@ -289,6 +293,10 @@ pub(crate) struct ServeArgs {
     /// device that can discard; off for files, whose room would have to be found again].
     #[arg(long, value_name = "on|off")]
     pub(crate) discard: Option<Discard>,
+    /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage. The more, the less is written to clean
+    /// segments of a full volume [default: 1/16, and at the least 1/32; where the placement writes in place 1/512, and 1/1024].
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) spare: Option<SpareShare>,
     /// How much memory the data of requests may take up, over all clients and the block device: 64MiB
     /// or more [default: 256MiB].
     #[arg(long, value_name = "SIZE")]

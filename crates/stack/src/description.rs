@@ -11,7 +11,7 @@ use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
 use crate::option_texts::{IN_A_SPACE, OPTIONS};
-use crate::space::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
+use crate::space::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE, SpareShare};
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
 use crate::{
@@ -173,6 +173,8 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     discard: Option<Discard>,
     #[serde(default, deserialize_with = "text::optional")]
+    spare: Option<SpareShare>,
+    #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
     #[serde(default, deserialize_with = "text::optional")]
     http: Option<Http>,
@@ -210,6 +212,7 @@ impl Description {
             bypass: keys.bypass,
             map_memory: keys.map_memory,
             discard: keys.discard,
+            spare: keys.spare,
         };
         let children = (keys.data, keys.log);
         let tree = tree::layer(keys.kind.unwrap_or_default(), children, options);
@@ -259,10 +262,11 @@ impl Description {
         );
         out.push_str(&children(&self.tree));
         let known = |key: &str| match self.tree.kind() {
-            Kind::Cache => key != OF_A_SPACE && !OF_FILES.contains(&key),
+            Kind::Cache => !OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
             Kind::Space => !NOT_OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
             Kind::Files => {
-                !NOT_OF_A_SPACE.contains(&key) && key != NOT_OF_FILES && !OF_BLOCKS.contains(&key)
+                let blocks = [&NOT_OF_A_SPACE, &NOT_OF_FILES, &OF_BLOCKS];
+                !blocks.iter().any(|keys| keys.contains(&key))
             }
         };
         let set = set(&self.tree);
@@ -382,6 +386,7 @@ fn option_lines(
         bypass,
         map_memory,
         discard,
+        spare,
     } = cache;
     let values = [
         text_of(via),
@@ -392,6 +397,7 @@ fn option_lines(
         text_of(bypass),
         map_memory.map(|size| exact(size.0)),
         text_of(discard),
+        text_of(spare),
         text_of(metrics),
         text_of(http),
         text_of(memory),
@@ -451,6 +457,7 @@ mod tests {
             bypass: Some(Bypass::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
             discard: None,
+            spare: None,
         };
         let Tree::Cache(cache) = &mut description.tree else {
             panic!("{:?}", description.tree);

@@ -56,7 +56,8 @@ pub use options::{
     ParseBypassError, ParseChoiceError, ParseMemoryError, Via,
 };
 pub use space::{
-    NoSuchOption, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus, SpaceVerdict,
+    NoSuchOption, ParseSpareError, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus,
+    SpaceVerdict, SpareShare,
 };
 pub use spec::{Spec, SpecError};
 pub use status::{

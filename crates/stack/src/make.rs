@@ -13,7 +13,7 @@ use crate::cache::{self, Held, New};
 use crate::content::{Content, probe};
 use crate::files::{self, FilesWanted};
 use crate::over::{self, is_space, is_under_cache};
-use crate::space::{self, Long, NewSpace, Placing, layout_on};
+use crate::space::{self, Long, NewSpace, Placing, SpareShare, layout_on};
 use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
 
 /// Where the first segment lies, of a log and of a log-structured volume.
@@ -42,6 +42,8 @@ pub struct Wanted {
     pub placement: Option<Placing>,
     /// Of a log-structured volume: bytes of a page, for placements that go by pages.
     pub page: Option<ByteLen>,
+    /// Of a log-structured volume: the share that is kept free.
+    pub spare: Option<SpareShare>,
     /// Of a filesystem: what else there is to say.
     pub files: FilesWanted,
 }
@@ -177,6 +179,7 @@ impl Wanted {
             segment: self.segment,
             placement: self.placement.unwrap_or_default(),
             page: self.page,
+            spare: self.spare,
         }
     }
 }

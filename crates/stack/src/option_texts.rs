@@ -1,7 +1,7 @@
 //! What a description says of options, for whoever edits it.
 
 /// What a description says of an option: its key, what to show where there is no value, a comment.
-pub(crate) const OPTIONS: [(&str, &str, &str); 13] = [
+pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
     (
         "via",
         "auto",
@@ -50,6 +50,13 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 13] = [
         "on",
         "# Whether segments are discarded before they are used again: on or off. Default: on for a block\n\
          # device that can discard; off for files, whose room would have to be found again.",
+    ),
+    (
+        "spare",
+        "1/16",
+        "# The share of the segments that is kept free of data: 1/N, or a percentage. The more, the less is written to\n\
+         # clean segments of a full volume. Default, and most: 1/16 and 1/32, or where the placement writes in place\n\
+         # (hylog, hylog+sepbit, overwrite), 1/512 and 1/1024.",
     ),
     (
         "metrics",

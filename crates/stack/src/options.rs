@@ -9,6 +9,7 @@ use forebay_os::Address;
 use forebay_units::{ByteLen, TimeSpan};
 
 use crate::mounting::{MountDir, MountOptions};
+use crate::space::SpareShare;
 use crate::text::exact;
 
 /// Why a text is none of the choices there are.
@@ -310,6 +311,8 @@ pub struct CacheOptions {
     pub map_memory: Option<ByteLen>,
     /// Of a log-structured volume alone: whether what is free is discarded.
     pub discard: Option<Discard>,
+    /// Of a log-structured volume alone: the share that is kept free.
+    pub spare: Option<SpareShare>,
 }
 
 impl CacheOptions {
@@ -323,6 +326,7 @@ impl CacheOptions {
             bypass: self.bypass.or(others.bypass),
             map_memory: self.map_memory.or(others.map_memory),
             discard: self.discard.or(others.discard),
+            spare: self.spare.or(others.spare),
         }
     }
 }

@@ -24,7 +24,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::options::{Bypass, CacheOptions, Discard, choice};
-use crate::space::{NoSuchOption, OF_A_SPACE, SpaceOptions};
+use crate::space::{NoSuchOption, OF_A_SPACE, SpaceOptions, SpareShare};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
@@ -154,19 +154,25 @@ impl Tree {
         }
     }
 
-    /// The same with the uppermost layer set as `options` say, as far as they say it; what is said of discarding is for
-    /// the log-structured volume that a cache is over.
+    /// The same with the uppermost layer set as `options` say, as far as they say it; what log-structured volumes
+    /// alone have is for the one that a cache is over.
     ///
     /// # Errors
     /// With the key of an option that this layer has not.
     pub fn with(self, options: CacheOptions) -> Result<Tree, NoSuchOption> {
         Ok(match self {
             Tree::Cache(cache) => {
-                let data = discarding(cache.data, options.discard)?;
+                let below = CacheOptions {
+                    discard: options.discard,
+                    spare: options.spare,
+                    ..CacheOptions::default()
+                };
                 let options = CacheOptions {
                     discard: None,
+                    spare: None,
                     ..options
                 };
+                let data = space_with(cache.data, below)?;
                 Tree::Cache(CacheTree {
                     options: options.or(cache.options),
                     data,
@@ -269,19 +275,20 @@ impl Tree {
     }
 }
 
-/// What a cache is over, with discarding set there if anything is said of that.
-fn discarding(below: Below, discard: Option<Discard>) -> Result<Below, NoSuchOption> {
-    match (below, discard) {
-        (Below::Layer(layer), Some(discard)) => {
-            let options = CacheOptions {
-                discard: Some(discard),
-                ..CacheOptions::default()
-            };
-            Ok(Below::Layer(Box::new(layer.with(options)?)))
-        }
-        (Below::Device(_), Some(_)) => Err(NoSuchOption::of_a_cache(OF_A_SPACE)),
+/// What a cache is over, with the options that log-structured volumes alone have set there.
+fn space_with(below: Below, options: CacheOptions) -> Result<Below, NoSuchOption> {
+    match (below, of_a_space(&options)) {
         (below, None) => Ok(below),
+        (Below::Layer(layer), Some(_)) => Ok(Below::Layer(Box::new(layer.with(options)?))),
+        (Below::Device(_), Some(key)) => Err(NoSuchOption::of_a_cache(key)),
     }
+}
+
+/// The first of the options set that log-structured volumes alone have.
+fn of_a_space(options: &CacheOptions) -> Option<&'static str> {
+    let said = [options.discard.is_some(), options.spare.is_some()];
+    let mut keys = OF_A_SPACE.into_iter().zip(said);
+    keys.find_map(|(key, said)| said.then_some(key))
 }
 
 impl fmt::Display for Tree {
@@ -316,8 +323,8 @@ pub(crate) fn layer(
     match kind {
         Kind::Cache => {
             let missing = |role| missing(role, "`data` and `log`");
-            if options.discard.is_some() {
-                return Err(NoSuchOption::of_a_cache(OF_A_SPACE).to_string());
+            if let Some(key) = of_a_space(&options) {
+                return Err(NoSuchOption::of_a_cache(key).to_string());
             }
             Ok(Tree::Cache(CacheTree {
                 data: data.ok_or_else(|| missing("data"))?,
@@ -367,6 +374,8 @@ struct Keys {
     map_memory: Option<ByteLen>,
     #[serde(default, deserialize_with = "optional")]
     discard: Option<Discard>,
+    #[serde(default, deserialize_with = "optional")]
+    spare: Option<SpareShare>,
 }
 
 impl<'de> Deserialize<'de> for Below {
@@ -397,6 +406,7 @@ impl<'de> Visitor<'de> for Child {
             bypass: keys.bypass,
             map_memory: keys.map_memory,
             discard: keys.discard,
+            spare: keys.spare,
         };
         let tree = layer(keys.kind, (keys.data, keys.log), options);
         let tree = tree.map_err(A::Error::custom)?;

@@ -137,6 +137,12 @@ impl Space {
         &self.inner.options
     }
 
+    /// One segment in so many is kept free of data, beside what the cleaner and checkpoints need.
+    pub fn spare_part(&self) -> u64 {
+        let placement = self.superblock().placement;
+        self.inner.options.spare_part_of(placement)
+    }
+
     /// Memory that the map takes, in bytes.
     pub fn map_memory(&self) -> usize {
         self.inner.map.borrow().memory()

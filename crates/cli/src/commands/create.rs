@@ -7,8 +7,8 @@ use std::rc::Rc;
 use forebay_os::{DeviceKind, OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_stack::{
-    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Own, Part, Spec,
-    StackError, Tree, Wanted,
+    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Own, Part,
+    SpareShare, Spec, StackError, Tree, Wanted,
 };
 use rustix::fs::SeekFrom;
 
@@ -39,6 +39,11 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     if args.discard.is_some() && kind == Kind::Cache {
         return Err(Failure::usage(
             "--discard is of log-structured volumes: add --volume vsl",
+        ));
+    }
+    if args.spare.is_some() && kind != Kind::Space {
+        return Err(Failure::usage(
+            "--spare is of log-structured volumes: add --volume vsl",
         ));
     }
     if kind != Kind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
@@ -148,7 +153,7 @@ async fn create(
     let file = description.write(&Description {
         name: name.clone(),
         volume: Some(made.volume),
-        tree: set(made.tree, args.discard)?.on(&mut stable)?,
+        tree: set(made.tree, (args.discard, args.spare))?.on(&mut stable)?,
         options: Options::default(),
     })?;
     Ok(format!(
@@ -162,9 +167,10 @@ async fn create(
     ))
 }
 
-fn set(tree: Tree, discard: Option<Discard>) -> Outcome<Tree> {
+fn set(tree: Tree, (discard, spare): (Option<Discard>, Option<SpareShare>)) -> Outcome<Tree> {
     let options = CacheOptions {
         discard,
+        spare,
         ..CacheOptions::default()
     };
     Ok(tree.with(options).map_err(StackError::from)?)
@@ -187,6 +193,7 @@ fn wanted(args: &CreateArgs) -> Wanted {
         size: args.size,
         placement: args.placement,
         page: args.page,
+        spare: args.spare,
         files: FilesWanted {
             small_file: args.small_file,
             largest_file: args.largest_file,

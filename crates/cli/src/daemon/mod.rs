@@ -300,6 +300,7 @@ fn options(args: &ServingArgs) -> (Options, CacheOptions) {
         bypass: serve.bypass,
         map_memory: serve.map_memory,
         discard: serve.discard,
+        spare: serve.spare,
     };
     (options, cache)
 }

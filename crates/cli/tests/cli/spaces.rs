@@ -396,6 +396,45 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
 }
 
 #[test]
+fn the_share_that_is_kept_free_is_chosen_noted_shown_and_changed() {
+    let world = World::new();
+    world.image("data.img", 256 * MIB);
+    let args = ["create", "--volume", "vsl", "--name", "v"];
+    let args = [&args[..], &["--data", "data.img", "--spare", "2/3"]].concat();
+    world.refused(&args).with(2, &["--spare", "1/N"]);
+    let len = |more: &[&str]| {
+        create(
+            &world,
+            &[&["--force", "--placement", "hylog"], more].concat(),
+        );
+        let attached = ["attach", "v", "--via", "none"];
+        world.ok(&attached);
+        let said = status(&world);
+        world.detach();
+        let bytes = |key: &str| said[key].as_u64().unwrap();
+        (bytes("mappable_bytes"), bytes("spare_bytes"))
+    };
+    let (usual, _) = len(&[]);
+    let (most, spare) = len(&["--spare", "0.2%"]);
+    let (half, more) = len(&["--spare", "1/2"]);
+    assert!(most >= usual && usual > half, "{most} {usual} {half}");
+    assert_eq!((spare, more), (255 * MIB / 500, 255 * MIB / 2));
+    let noted = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    assert!(noted.contains("spare = \"1/2\""), "{noted}");
+    world.ok(&["attach", "v", "--via", "none", "--spare", "1/4"]);
+    assert_eq!(status(&world)["spare_bytes"], 255 * MIB / 4);
+    world.detach();
+    // In a log, records would take what is gained by cleaning if less were free.
+    create(
+        &world,
+        &["--force", "--placement", "lfs", "--spare", "0.2%"],
+    );
+    world.attach();
+    assert_eq!(status(&world)["spare_bytes"], 255 * MIB / 32);
+    world.detach();
+}
+
+#[test]
 fn what_holds_nothing_is_a_hole_for_nbd_clients() {
     if !installed("what_holds_nothing_is_a_hole", &["nbdinfo"]) {
         return;

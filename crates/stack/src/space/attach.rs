@@ -67,6 +67,9 @@ pub(crate) async fn take_up(
     };
     let settings = Options {
         discard: discards(options.discard, data),
+        spare_part: options
+            .spare
+            .map_or(settings.spare_part, |spare| Some(spare.part())),
         ..settings
     };
     let copies = read_copies::<Superblock>(&*data.device).await;

@@ -12,8 +12,8 @@ use forebay_vsl::{
     create, open,
 };
 
-use super::Placing;
 use super::measure::measure;
+use super::{Placing, SpareShare};
 
 /// A volume without a length of its own has this share of what can be mapped in pieces of one sector, in 64ths: so all of it
 /// can be written, in pieces of any size and in any order.
@@ -36,6 +36,8 @@ pub(crate) struct NewSpace {
     pub(crate) placement: Placing,
     /// Bytes of a page, for placements that go by pages.
     pub(crate) page: Option<ByteLen>,
+    /// The share that is kept free.
+    pub(crate) spare: Option<SpareShare>,
 }
 
 /// How long a space is to be.
@@ -102,13 +104,19 @@ pub(crate) async fn make(
     };
     let comfort = capacity(rt, device, &making, comfortable()).await?;
     let usual = usual_len(comfort.mappable);
+    let spare_part = new.spare.map(SpareShare::part);
+    let options = Options {
+        spare_part,
+        ..Options::default()
+    };
     let most = match long {
-        Long::Wanted => capacity(rt, device, &making, Options::default()).await?,
+        Long::Wanted => capacity(rt, device, &making, options).await?,
         Long::Sectors(_) => comfort,
     };
-    let len = match new.size {
-        Some(size) => round_down(size.0, LEN_UNIT),
-        None => usual,
+    let len = match (new.size, spare_part) {
+        (Some(size), _) => round_down(size.0, LEN_UNIT),
+        (None, Some(_)) => usual_len(most.mappable),
+        (None, None) => usual,
     };
     if long == Long::Wanted {
         making.space_sectors = len / SECTOR_BYTES;

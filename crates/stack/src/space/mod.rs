@@ -3,7 +3,7 @@
 //!
 //! `make.rs` makes one (`measure.rs` tells how fast a device is), `attach.rs` takes it into use: `in_use.rs`, over
 //! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through an overlay, which
-//! keeps what recovery writes in memory. `resize.rs` makes one longer. `hint.rs` says what to do about one that is refused. `status.rs` is what it says of itself, `words.rs` for people.
+//! keeps what recovery writes in memory. `resize.rs` makes one longer. `hint.rs` says what to do about one that is refused. `spare.rs` is the share that is kept free. `status.rs` is what it says of itself, `words.rs` for people.
 
 mod attach;
 mod hint;
@@ -14,6 +14,7 @@ mod offline;
 mod options;
 mod resize;
 mod served;
+mod spare;
 mod status;
 pub(crate) mod words;
 
@@ -26,5 +27,6 @@ pub(crate) use offline::{check, erase, in_memory, inspect, is_of_files, look, su
 pub(crate) use options::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
 pub use options::{NoSuchOption, Placing, SpaceOptions};
 pub(crate) use resize::resize_room;
+pub use spare::{ParseSpareError, SpareShare};
 pub(crate) use status::status_of;
 pub use status::{SpaceMode, SpaceStatus};

@@ -7,12 +7,14 @@ use forebay_dcd::Acknowledge;
 use forebay_placement::placement::{Kind, UnknownKind};
 use forebay_units::{ByteLen, TimeSpan};
 
+use super::SpareShare;
 use crate::{CacheOptions, Discard};
 
 /// Options of a cache that a log-structured volume has not.
 pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
-/// And an option of that that a filesystem has not: its users say by `fsync` what is to be durable.
-pub(crate) const NOT_OF_FILES: &str = "durability";
+/// And options of that that a filesystem has not: its users say by `fsync` what is to be durable, and it has no length that room is
+/// kept beside.
+pub(crate) const NOT_OF_FILES: [&str; 2] = ["durability", "spare"];
 
 /// An option was given to a layer that has none of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,8 +31,8 @@ impl NoSuchOption {
     }
 }
 
-/// The option of a log-structured volume that a cache has not.
-pub(crate) const OF_A_SPACE: &str = "discard";
+/// The options of a log-structured volume that a cache has not.
+pub(crate) const OF_A_SPACE: [&str; 2] = ["discard", "spare"];
 
 /// How a log-structured volume is set. What is not said is left to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -43,6 +45,8 @@ pub struct SpaceOptions {
     pub map_memory: Option<ByteLen>,
     /// Whether segments are discarded before they are used again.
     pub discard: Option<Discard>,
+    /// The share that is kept free.
+    pub spare: Option<SpareShare>,
 }
 
 impl SpaceOptions {
@@ -59,9 +63,14 @@ impl SpaceOptions {
     /// # Errors
     /// If others are said.
     pub fn of_files(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
-        let (what, key) = ("filesystem", NOT_OF_FILES);
-        match options.durability {
-            Some(_) => Err(NoSuchOption { what, key }),
+        let what = "filesystem";
+        let [durability, spare] = NOT_OF_FILES;
+        let others = [
+            (durability, options.durability.is_some()),
+            (spare, options.spare.is_some()),
+        ];
+        match others.into_iter().find(|(_, said)| *said) {
+            Some((key, _)) => Err(NoSuchOption { what, key }),
             None => SpaceOptions::among(options, what),
         }
     }
@@ -80,6 +89,7 @@ impl SpaceOptions {
             max_delay: options.max_delay,
             map_memory: options.map_memory,
             discard: options.discard,
+            spare: options.spare,
         })
     }
 
@@ -91,6 +101,7 @@ impl SpaceOptions {
             max_delay: self.max_delay.or(others.max_delay),
             map_memory: self.map_memory.or(others.map_memory),
             discard: self.discard.or(others.discard),
+            spare: self.spare.or(others.spare),
         }
     }
 }
@@ -102,6 +113,7 @@ impl From<SpaceOptions> for CacheOptions {
             max_delay: options.max_delay,
             map_memory: options.map_memory,
             discard: options.discard,
+            spare: options.spare,
             ..CacheOptions::default()
         }
     }

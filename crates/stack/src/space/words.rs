@@ -96,10 +96,11 @@ fn segments(status: &SpaceStatus) -> String {
     let full: u32 = status.utilisation.iter().sum();
     let emptier: u32 = status.utilisation.iter().take(5).sum();
     format!(
-        "{}, {} unused, {} to be cleaned; {full} full ones, {emptier} of them less than half live{amplified}",
+        "{}, {} unused, {} to be cleaned, {} kept free of data; {full} full ones, {emptier} of them less than half live{amplified}",
         ByteLen(status.medium_bytes),
         ByteLen(status.unused_bytes),
-        ByteLen(status.reclaimable_bytes)
+        ByteLen(status.reclaimable_bytes),
+        ByteLen(status.spare_bytes)
     )
 }
 
