@@ -294,7 +294,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "on|off")]
     pub(crate) discard: Option<Discard>,
     /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage. The more, the less is written to clean
-    /// segments of a full volume [default: 1/16, and at the least 1/32; where the placement writes in place 1/512, and 1/1024].
+    /// segments of a full volume [default: 1/16, and at the least 1/128, or 1/32 of small volumes; where the
+    /// placement writes in place 1/512, and 1/1024].
     #[arg(long, value_name = "SHARE")]
     pub(crate) spare: Option<SpareShare>,
     /// How much memory the data of requests may take up, over all clients and the block device: 64MiB

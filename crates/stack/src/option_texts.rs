@@ -55,8 +55,8 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
         "spare",
         "1/16",
         "# The share of the segments that is kept free of data: 1/N, or a percentage. The more, the less is written to\n\
-         # clean segments of a full volume. Default, and most: 1/16 and 1/32, or where the placement writes in place\n\
-         # (hylog, hylog+sepbit, overwrite), 1/512 and 1/1024.",
+         # clean segments of a full volume. Default, and least: 1/16 and 1/128 (1/32 of small volumes), or where the\n\
+         # placement writes in place (hylog, hylog+sepbit, overwrite), 1/512 and 1/1024.",
     ),
     (
         "metrics",

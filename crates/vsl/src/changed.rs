@@ -53,6 +53,11 @@ impl ChangedBounds {
         }
     }
 
+    /// True if the nodes that records of pieces of one sector change make a checkpoint after every few records, which it ends.
+    pub(crate) fn ends_records(&self) -> bool {
+        self.full < 4 * CHANGED_BY_RECORD
+    }
+
     /// The bound of a volume of which `rest` bytes of segments are not live.
     pub(crate) fn at(&self, rest: u64) -> u64 {
         (rest / CHANGED_PART_OF_REST).clamp(self.full, self.most)

@@ -5,6 +5,9 @@ use std::time::Duration;
 use forebay_placement::placement::Kind;
 use forebay_placement::wear::Levelling;
 
+use crate::changed::ChangedBounds;
+use crate::geometry::Layout;
+
 /// How a volume is to behave while it is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -31,8 +34,8 @@ pub struct Options {
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
     /// themselves do not need it.
     pub levelling: Levelling,
-    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 32, or to
-    /// 1024 where the placement writes in place. The more there are, the less cleaning costs on a full volume. If nothing is said,
+    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 128, or to
+    /// 1024 where the placement writes in place; to 32 in a log that is small or has little memory for its map. The more there are, the less cleaning costs on a full volume. If nothing is said,
     /// it is one in [`SPARE_PART`], and where the placement writes in place, one in 512: cold pages stay where they are, so little
     /// has to be moved.
     pub spare_part: Option<u64>,
@@ -47,17 +50,21 @@ pub struct Options {
 pub const SPARE_PART: u64 = 16;
 /// The usual value where the placement writes in place.
 const SPARE_PART_IN_PLACE: u64 = 512;
-/// A checkpoint ends the record that is being written. Where the map has memory for one record's nodes, records of pieces of one sector
-/// hold some 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by
-/// cleaning.
-const SPARE_PART_MAX: u64 = 32;
+/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
+/// spare.
+const SPARE_PART_MAX: u64 = 128;
+/// A checkpoint ends the record that is being written. Where it is made for each record's nodes, records of pieces of one sector hold some
+/// 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by cleaning.
+const SPARE_PART_MAX_SHORT: u64 = 32;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 
 impl Options {
     /// One in so many segments is kept free of what is mapped.
-    pub(crate) fn spare_part_of(&self, placement: Kind) -> u64 {
+    pub(crate) fn spare_part_of(&self, layout: &Layout, placement: Kind) -> u64 {
+        let ends_records = ChangedBounds::of(layout, self, placement).ends_records();
         let (usual, most) = match placement.in_place() {
             true => (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX),
+            false if ends_records => (SPARE_PART, SPARE_PART_MAX_SHORT),
             false => (SPARE_PART, SPARE_PART_MAX),
         };
         self.spare_part.unwrap_or(usual).clamp(2, most)

@@ -177,7 +177,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         map_bytes: map_memory(&options),
     };
     let (placement, counts) = placement_of(&superblock);
-    let spare_part = options.spare_part_of(making.placement);
+    let spare_part = options.spare_part_of(&layout, making.placement);
     let of = (counts.meta(), spare_part);
     let table = SegmentTable::new(layout, of, segments, queue, &options);
     let parts = Parts {
@@ -270,7 +270,10 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let of = (counts.meta(), options.spare_part_of(superblock.placement));
+    let of = (
+        counts.meta(),
+        options.spare_part_of(&layout, superblock.placement),
+    );
     let mut table = SegmentTable::new(layout, of, segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);

@@ -140,7 +140,8 @@ impl Space {
     /// One segment in so many is kept free of data, beside what the cleaner and checkpoints need.
     pub fn spare_part(&self) -> u64 {
         let placement = self.superblock().placement;
-        self.inner.options.spare_part_of(placement)
+        let layout = self.inner.store.layout();
+        self.inner.options.spare_part_of(&layout, placement)
     }
 
     /// Memory that the map takes, in bytes.
