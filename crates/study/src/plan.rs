@@ -18,13 +18,20 @@ pub enum Scale {
 }
 
 /// The utilisation at which the slides' comparisons are made.
-const SLIDES_UTILISATION: f64 = 0.98;
+const SLIDES: f64 = 0.98;
 /// One at which a log has some room.
 const ROOMY: f64 = 0.8;
-/// Where the slides have 98 %: as much as fits on so small media beside what the engine keeps free.
+/// One at which a log has to clean much.
 const FULL: f64 = 0.9;
-/// A little more, which fits on larger ones.
+/// A little more.
 const TIGHT: f64 = 0.92;
+/// From here on, media are so large that what the engine keeps free by number is small beside what is free by share.
+const LARGE_FROM: f64 = 0.95;
+/// The bytes of those: of several disks, and of one. No disk of 1999 holds more.
+const LARGE_BYTES: u64 = 10 << 30;
+const LARGE_DISK_BYTES: u64 = 8 << 30;
+/// The least bytes of a disk's part of a segment.
+const PIECE_MIN: u64 = 256 << 10;
 /// Users and disks of the slides' comparisons.
 const USERS: usize = 20;
 const DISKS: u32 = 4;
@@ -43,7 +50,7 @@ impl Scale {
     /// Segments of a medium.
     fn segments(self) -> u64 {
         match self {
-            Scale::Full => 768,
+            Scale::Full => 1536,
             Scale::Quick => 192,
         }
     }
@@ -63,14 +70,14 @@ impl Scale {
                 rewritten: 1.5,
                 measured: 0.5,
                 requests: 10_000,
-                requests_max: 1_000_000,
+                page_requests_max: 8,
             },
             Scale::Quick => Effort {
                 turned_over: 1.0,
                 rewritten: 0.2,
                 measured: 0.5,
                 requests: 1500,
-                requests_max: 30_000,
+                page_requests_max: 2,
             },
         }
     }
@@ -90,21 +97,32 @@ fn array(disks: u32) -> Array {
     }
 }
 
+/// A medium for so much data: segments of [`PIECE_BYTES`], of which a part of at least [`PIECE_MIN`] is on each disk.
+fn medium(scale: Scale, model: Model, array: Array, utilisation: f64) -> Medium {
+    let piece = (PIECE_BYTES / array.holds()).max(PIECE_MIN);
+    let bytes = match (utilisation >= LARGE_FROM, array) {
+        (true, Array::One) => LARGE_DISK_BYTES,
+        (true, _) => LARGE_BYTES,
+        (false, _) => scale.segments() * PIECE_BYTES,
+    };
+    Medium {
+        model,
+        array,
+        piece,
+        segments: bytes / (piece * array.holds()),
+    }
+}
+
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// The place of the slides' comparisons: TPC-C, 20 users, 4 disks of 1999.
-fn slides_place(scale: Scale, name: impl Into<String>) -> Place {
+/// A place like those of the slides' comparisons: TPC-C, 20 users, disks of 1999.
+fn place_of(scale: Scale, name: impl Into<String>, array: Array, utilisation: f64) -> Place {
     Place {
         name: name.into(),
-        medium: Medium {
-            model: Model::Of1999,
-            array: array(DISKS),
-            piece: PIECE_BYTES,
-            segments: scale.segments(),
-        },
-        utilisation: FULL,
+        medium: medium(scale, Model::Of1999, array, utilisation),
+        utilisation,
         what: What::TpcC,
         users: USERS,
     }
@@ -116,7 +134,7 @@ pub fn experiments(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) 
     all.extend(crossovers(scale));
     all.push(utilisation(scale));
     all.extend(disk_types(scale));
-    for full in scale.of(&[FULL, ROOMY], &[ROOMY]) {
+    for full in scale.of(&[SLIDES, FULL, ROOMY], &[ROOMY]) {
         all.push(users(scale, full));
         all.push(disks(scale, full));
     }
@@ -136,7 +154,7 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
                 model,
                 array: Array::One,
                 piece,
-                segments: 2 * scale.segments() * (PIECE_BYTES / piece).min(2),
+                segments: scale.segments() * (PIECE_BYTES / piece).min(2),
             },
             utilisation: *utilisation,
             what: What::Drawn(Skew::Uniform, 0),
@@ -171,11 +189,8 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
 }
 
 fn utilisation(scale: Scale) -> Experiment {
-    let full = [0.5, 0.7, 0.8, 0.85, FULL, TIGHT, SLIDES_UTILISATION];
-    let place = |utilisation: &f64| Place {
-        utilisation: *utilisation,
-        ..slides_place(scale, percent(*utilisation))
-    };
+    let full = [0.5, 0.7, 0.8, 0.85, FULL, TIGHT, LARGE_FROM, SLIDES];
+    let place = |full: &f64| place_of(scale, percent(*full), array(DISKS), *full);
     Experiment {
         key: "utilisation",
         title: "Disk space utilisation (slide 21)".into(),
@@ -188,24 +203,17 @@ fn utilisation(scale: Scale) -> Experiment {
 
 fn disk_types(scale: Scale) -> Vec<Experiment> {
     let one = |key: &'static str, model: Model| {
-        let place = |utilisation: &f64| {
-            let place = slides_place(scale, percent(*utilisation));
-            Place {
-                utilisation: *utilisation,
-                medium: Medium {
-                    model,
-                    ..place.medium
-                },
-                ..place
-            }
+        let place = |full: &f64| Place {
+            medium: medium(scale, model, array(DISKS), *full),
+            ..place_of(scale, percent(*full), array(DISKS), *full)
         };
-        let full = [0.8, 0.9];
+        let full = [ROOMY, FULL, SLIDES];
         Experiment {
             key,
             title: format!("The disk of {} (slides 22 and 23)", model.name()),
             axis: "utilisation",
-            about: "TPC-C, 20 users, 4 disks (the slides: 98 % in use).".into(),
-            places: scale.of(&full, &[0.8]).iter().map(place).collect(),
+            about: "TPC-C, 20 users, 4 disks.".into(),
+            places: scale.of(&full, &[ROOMY]).iter().map(place).collect(),
             systems: SYSTEMS.into(),
         }
     };
@@ -215,19 +223,30 @@ fn disk_types(scale: Scale) -> Vec<Experiment> {
     ]
 }
 
+/// The key of an experiment that is made at several utilisations, and what its title says of that.
+fn keyed(
+    [slides, full, roomy]: [&'static str; 3],
+    slide: &str,
+    utilisation: f64,
+) -> (&'static str, String) {
+    let said = percent(utilisation);
+    match utilisation {
+        SLIDES => (slides, format!("{said} in use ({slide})")),
+        FULL => (full, format!("{said} in use")),
+        _ => (roomy, format!("{said} in use")),
+    }
+}
+
 fn users(scale: Scale, utilisation: f64) -> Experiment {
     let place = |users: &usize| Place {
         users: *users,
-        utilisation,
-        ..slides_place(scale, users.to_string())
+        ..place_of(scale, users.to_string(), array(DISKS), utilisation)
     };
-    let (key, slide) = match utilisation == FULL {
-        true => ("users-90", "slide 24, with 98 %"),
-        false => ("users-80", "with more room"),
-    };
+    let keys = ["users-98", "users-90", "users-80"];
+    let (key, said) = keyed(keys, "slide 24", utilisation);
     Experiment {
         key,
-        title: format!("Users, {} in use ({slide})", percent(utilisation)),
+        title: format!("Users, {said}"),
         axis: "users",
         about: "TPC-C, 4 disks of 1999.".into(),
         places: scale.of(&[1, 5, 80], &[1, 40]).iter().map(place).collect(),
@@ -236,24 +255,12 @@ fn users(scale: Scale, utilisation: f64) -> Experiment {
 }
 
 fn disks(scale: Scale, utilisation: f64) -> Experiment {
-    let place = |disks: &u32| {
-        let place = slides_place(scale, disks.to_string());
-        Place {
-            utilisation,
-            medium: Medium {
-                array: array(*disks),
-                ..place.medium
-            },
-            ..place
-        }
-    };
-    let (key, slide) = match utilisation == FULL {
-        true => ("disks-90", "slide 25, with 98 %"),
-        false => ("disks-80", "with more room"),
-    };
+    let place = |disks: &u32| place_of(scale, disks.to_string(), array(*disks), utilisation);
+    let keys = ["disks-98", "disks-90", "disks-80"];
+    let (key, said) = keyed(keys, "slide 25", utilisation);
     Experiment {
         key,
-        title: format!("Disks, {} in use ({slide})", percent(utilisation)),
+        title: format!("Disks, {said}"),
         axis: "disks",
         about: "TPC-C, 20 users, disks of 1999, striped.".into(),
         places: scale.of(&[1, 2, 8], &[1, 8]).iter().map(place).collect(),
@@ -262,54 +269,50 @@ fn disks(scale: Scale, utilisation: f64) -> Experiment {
 }
 
 fn users_and_disks(scale: Scale) -> Experiment {
-    let place = |(users, disks): (usize, u32)| {
-        let place = slides_place(scale, format!("{users} × {disks}"));
-        Place {
-            users,
-            medium: Medium {
-                array: array(disks),
-                ..place.medium
-            },
-            ..place
-        }
+    let place = |(full, users, disks): (f64, usize, u32)| Place {
+        users,
+        ..place_of(
+            scale,
+            format!("{users} × {disks}, {}", percent(full)),
+            array(disks),
+            full,
+        )
     };
-    let all = [1, 80].map(|users| [1, 8].map(|disks| (users, disks)));
+    let all =
+        [SLIDES, FULL].map(|full| [1, 80].map(|users| [1, 8].map(|disks| (full, users, disks))));
     Experiment {
         key: "users-disks",
         title: "Users and disks (slide 31)".into(),
         axis: "users × disks",
-        about: "TPC-C, 90 % in use (the slides: 98 %), disks of 1999, striped.".into(),
-        places: all.into_iter().flatten().map(place).collect(),
+        about: "TPC-C, disks of 1999, striped.".into(),
+        places: all
+            .as_flattened()
+            .as_flattened()
+            .iter()
+            .copied()
+            .map(place)
+            .collect(),
         systems: SYSTEMS.into(),
     }
 }
 
 fn parity(scale: Scale) -> Experiment {
-    let place = |(name, array, utilisation): (&str, Array, f64)| {
-        let place = slides_place(scale, format!("{name}, {}", percent(utilisation)));
-        Place {
-            utilisation,
-            medium: Medium {
-                array,
-                ..place.medium
-            },
-            ..place
-        }
-    };
     let kinds = [
         ("RAID-0 (8)", Array::Stripes(8)),
         ("RAID-5 (9)", Array::Parity(9)),
     ];
-    let full = scale.of(&[ROOMY, FULL], &[ROOMY]);
-    let all = full
-        .iter()
-        .map(|full| kinds.map(|(name, array)| (name, array, *full)));
+    let full = scale.of(&[ROOMY, FULL, SLIDES], &[ROOMY]);
+    let all = full.iter().map(|full| {
+        kinds.map(|(name, array)| {
+            place_of(scale, format!("{name}, {}", percent(*full)), array, *full)
+        })
+    });
     Experiment {
         key: "raid",
         title: "RAID-5 against RAID-0 (slide 26)".into(),
         axis: "array",
         about: "TPC-C, 20 users, disks of 1999: 8 without parity, and 9 with it.".into(),
-        places: all.flatten().map(place).collect(),
+        places: all.flatten().collect(),
         systems: SYSTEMS.into(),
     }
 }
@@ -321,16 +324,11 @@ fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> 
         match traced {
             Err(why) => missing.push(format!("{}: {why}", recorded.name())),
             Ok(traced) => {
-                for utilisation in scale.of(&[ROOMY, FULL], &[ROOMY]) {
+                for utilisation in scale.of(&[ROOMY, FULL, SLIDES], &[ROOMY]) {
                     let name = format!("{}, {}", recorded.name(), percent(utilisation));
                     let place = Place {
-                        utilisation,
-                        medium: Medium {
-                            array: Array::One,
-                            ..slides_place(scale, "").medium
-                        },
                         users: scale.of(&[USERS], &[8])[0],
-                        ..slides_place(scale, name)
+                        ..place_of(scale, name, Array::One, utilisation)
                     };
                     places.push(place.of_trace(traced, *recorded));
                 }
@@ -368,20 +366,13 @@ fn beyond(scale: Scale) -> Experiment {
     ];
     let mut places = Vec::new();
     for (name, skew) in scale.of(&skews, &skews[1..]) {
-        for utilisation in scale.of(&[ROOMY, TIGHT], &[ROOMY]) {
+        for utilisation in scale.of(&[ROOMY, TIGHT, SLIDES], &[ROOMY]) {
             for model in scale.of(&[Model::Of2003, Model::Terabyte], &[Model::Terabyte]) {
                 let name = format!("{name}, {}, {}", model.name(), percent(utilisation));
-                let place = slides_place(scale, name);
                 places.push(Place {
-                    utilisation,
-                    medium: Medium {
-                        model,
-                        array: Array::One,
-                        piece: PIECE_BYTES,
-                        segments: 2 * scale.segments(),
-                    },
+                    medium: medium(scale, model, Array::One, utilisation),
                     what: What::Drawn(skew, 0),
-                    ..place
+                    ..place_of(scale, name, Array::One, utilisation)
                 });
             }
         }

@@ -54,7 +54,11 @@ const DIFFERENCES: [[&str; 3]; 8] = [
         "8 KB",
         "the same, each write with another content, compared at every read",
     ],
-    ["segments", "not in the slides", "1 MiB on each disk"],
+    [
+        "segments",
+        "not in the slides",
+        "1 MiB, of which at least 256 KiB are on each disk",
+    ],
     [
         "systems",
         "a simulator of Overwrite, LFS, WOLF, HyLog",

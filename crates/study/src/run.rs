@@ -29,8 +29,8 @@ pub struct Effort {
     pub measured: f64,
     /// What is no log is warm after so many requests, and measured for twice as many; a log, after no fewer.
     pub requests: u64,
-    /// More requests than these are made neither to warm nor to measure.
-    pub requests_max: u64,
+    /// More requests than so many for each page are made neither to warm nor to measure.
+    pub page_requests_max: u64,
 }
 
 /// What is run.
@@ -169,6 +169,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
             marks: Vec::new(),
         };
         let (effort, is_log) = (self.effort, running.system.is_log());
+        let requests_max = effort.page_requests_max * u64::from(pages);
         let bytes = self.medium.bytes() as f64;
         let data = f64::from(pages) * PAGE_BYTES as f64;
         let enough = move |times: f64, rewritten: f64, requests: u64| {
@@ -177,13 +178,13 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
                 let rewritten = done.written as f64 >= rewritten * data;
                 let as_wished = !is_log || (turned && rewritten);
                 let done = done.requests();
-                done >= effort.requests_max || (done >= requests && as_wished)
+                done >= requests_max || (done >= requests && as_wished)
             }
         };
         let warm = enough(effort.turned_over, effort.rewritten, effort.requests);
         running.work(warm).await?;
         let from = running.mark();
-        let is_warm = !is_log || from.done.requests() < effort.requests_max;
+        let is_warm = !is_log || from.done.requests() < requests_max;
         running.marks.clear();
         let measured = enough(effort.measured, 0.0, 2 * effort.requests);
         // Set where it is enough, to the end of the round.

@@ -17,7 +17,7 @@ const EFFORT: Effort = Effort {
     rewritten: 0.05,
     measured: 0.3,
     requests: 400,
-    requests_max: 4000,
+    page_requests_max: 1,
 };
 
 fn place(array: Array, what: What, utilisation: f64) -> Place {
