@@ -14,7 +14,7 @@
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
 //! `queue.rs` (what comes next); `store.rs` (where segments are kept) and `headers.rs` (what they hold); `space.rs`, `write.rs`, `home.rs`
-//! with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is short);
+//! with `homes.rs`, `read.rs`, `places.rs` (where data lies); `spare.rs` (what is kept free), `room.rs` and `pacing.rs` (who may go on when room is short);
 //! `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in
 //! `forebay-extents`.
 //!
@@ -55,6 +55,7 @@ mod recover;
 mod room;
 mod segment;
 mod space;
+mod spare;
 mod stats;
 mod store;
 mod streams;
@@ -75,8 +76,9 @@ pub use geometry::{GeometryError, Layout, Slot};
 pub use grow::GrowError;
 pub use inspect::{DumpItem, Pending, dump, pending};
 pub use linear::Linear;
-pub use options::{Options, SPARE_PART};
+pub use options::Options;
 pub use places::{PlacedRun, Where};
 pub use recover::{Making, Recovery, create, fits_device, open};
 pub use space::{Capacity, Space, Workers};
+pub use spare::SPARE_PART;
 pub use stats::Stats;

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use forebay_placement::placement::Kind;
 use forebay_placement::wear::Levelling;
-
-use crate::changed::ChangedBounds;
-use crate::geometry::Layout;
 
 /// How a volume is to behave while it is in use.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +32,7 @@ pub struct Options {
     pub levelling: Levelling,
     /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 128, or to
     /// 1024 where the placement writes in place; to 32 in a log that is small or has little memory for its map. The more there are, the less cleaning costs on a full volume. If nothing is said,
-    /// it is one in [`SPARE_PART`], and where the placement writes in place, one in 512: cold pages stay where they are, so little
+    /// it is one in [`SPARE_PART`](crate::SPARE_PART), and where the placement writes in place, one in 512: cold pages stay where they are, so little
     /// has to be moved.
     pub spare_part: Option<u64>,
     /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
@@ -44,31 +40,6 @@ pub struct Options {
     /// What such trims cut out of the map and nobody has looked at yet is at most about so many subtrees; with more, trims
     /// look at all. A checkpoint names them, in 24 bytes each.
     pub detached_max: usize,
-}
-
-/// The usual value of [`Options::spare_part`] of a log.
-pub const SPARE_PART: u64 = 16;
-/// The usual value where the placement writes in place.
-const SPARE_PART_IN_PLACE: u64 = 512;
-/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
-/// spare.
-const SPARE_PART_MAX: u64 = 128;
-/// A checkpoint ends the record that is being written. Where it is made for each record's nodes, records of pieces of one sector hold some
-/// 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by cleaning.
-const SPARE_PART_MAX_SHORT: u64 = 32;
-const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
-
-impl Options {
-    /// One in so many segments is kept free of what is mapped.
-    pub(crate) fn spare_part_of(&self, layout: &Layout, placement: Kind) -> u64 {
-        let ends_records = ChangedBounds::of(layout, self, placement).ends_records();
-        let (usual, most) = match placement.in_place() {
-            true => (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX),
-            false if ends_records => (SPARE_PART, SPARE_PART_MAX_SHORT),
-            false => (SPARE_PART, SPARE_PART_MAX),
-        };
-        self.spare_part.unwrap_or(usual).clamp(2, most)
-    }
 }
 
 impl Default for Options {

@@ -39,6 +39,7 @@ use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
 use crate::segment::{Segment, SegmentPhase};
 use crate::space::{Inner, Space, Workers};
+use crate::spare::spare_part;
 use crate::stats::Stats;
 use crate::store::{DeviceStore, SegmentStore};
 use crate::streams::{Counts, Resume, Streams};
@@ -177,8 +178,8 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         map_bytes: map_memory(&options),
     };
     let (placement, counts) = placement_of(&superblock);
-    let spare_part = options.spare_part_of(&layout, making.placement);
-    let of = (counts.meta(), spare_part);
+    let spare = spare_part(&options, &layout, making.placement);
+    let of = (counts.meta(), spare);
     let table = SegmentTable::new(layout, of, segments, queue, &options);
     let parts = Parts {
         streams: Streams::new(layout, counts, table, resume),
@@ -272,7 +273,7 @@ pub async fn open(
     }
     let of = (
         counts.meta(),
-        options.spare_part_of(&layout, superblock.placement),
+        spare_part(&options, &layout, superblock.placement),
     );
     let mut table = SegmentTable::new(layout, of, segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {

@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::prepared::prepare_to_unmap;
 use crate::room::Room;
+use crate::spare::spare_part;
 use crate::stats::Stats;
 use crate::store::{SegmentStore, read_checked};
 use crate::streams::Streams;
@@ -141,7 +142,7 @@ impl Space {
     pub fn spare_part(&self) -> u64 {
         let placement = self.superblock().placement;
         let layout = self.inner.store.layout();
-        self.inner.options.spare_part_of(&layout, placement)
+        spare_part(&self.inner.options, &layout, placement)
     }
 
     /// Memory that the map takes, in bytes.

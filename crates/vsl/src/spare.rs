@@ -1,0 +1,62 @@
+//! Which share of the segments is kept free of what is mapped.
+
+use forebay_placement::placement::Kind;
+
+use crate::changed::ChangedBounds;
+use crate::geometry::Layout;
+use crate::options::Options;
+
+/// The usual value of [`Options::spare_part`] of a log.
+pub const SPARE_PART: u64 = 16;
+/// The usual value where the placement writes in place.
+const SPARE_PART_IN_PLACE: u64 = 512;
+const SPARE_PART_MIN: u64 = 2;
+/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
+/// spare.
+const SPARE_PART_MAX: u64 = 128;
+/// A checkpoint ends the record that is being written. Where it is made for each record's nodes, records of pieces of one sector hold some
+/// 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by cleaning.
+const SPARE_PART_MAX_SHORT: u64 = 32;
+const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
+
+/// One in so many segments is kept free of what is mapped.
+pub(crate) fn spare_part(options: &Options, layout: &Layout, placement: Kind) -> u64 {
+    let ends_records = ChangedBounds::of(layout, options, placement).ends_records();
+    let (usual, most) = match placement.in_place() {
+        true => (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX),
+        false if ends_records => (SPARE_PART, SPARE_PART_MAX_SHORT),
+        false => (SPARE_PART, SPARE_PART_MAX),
+    };
+    let asked = options.spare_part.unwrap_or(usual);
+    asked.clamp(SPARE_PART_MIN, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::{Device, RamDevice};
+    use forebay_units::ByteLen;
+
+    use super::*;
+
+    fn part(bytes: u64, asked: u64, placement: Kind, map_bytes: u64) -> u64 {
+        let device = RamDevice::new(bytes, 4096);
+        let layout = Layout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits");
+        let options = Options {
+            spare_part: Some(asked),
+            map_bytes,
+            ..Options::default()
+        };
+        spare_part(&options, &layout, placement)
+    }
+
+    #[test]
+    fn logs_whose_checkpoints_end_every_few_records_keep_a_32nd_at_least() {
+        let (large, small, memory) = (512 << 20, 256 << 20, 256 << 20);
+        assert_eq!(part(large, 1000, Kind::Lfs, memory), 128);
+        assert_eq!(part(small, 1000, Kind::Lfs, memory), 32);
+        assert_eq!(part(large, 1000, Kind::SepBit, 0), 32);
+        assert_eq!(part(small, 1000, Kind::HyLog, memory), 1000);
+        assert_eq!(part(small, 1, Kind::Lfs, memory), 2);
+        assert_eq!(part(small, 20, Kind::Lfs, memory), 20);
+    }
+}
