@@ -37,8 +37,8 @@ pub struct Disk {
     pub positioning: f64,
     /// Bytes a second in sequence.
     pub bandwidth: f64,
-    /// How many requests it gets to their places at the same time, at least 1: as many as an array has disks, or flash has chips. A
-    /// segment lies on all of them, and is one request.
+    /// The number of requests that it positions at the same time, at least 1: an array positions one on each disk. A segment lies on all
+    /// disks, and is one request. Media without arms have 1: `positioning` is all that is known of their cost.
     pub arms: f64,
 }
 

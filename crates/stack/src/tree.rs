@@ -275,7 +275,7 @@ impl Tree {
     }
 }
 
-/// What a cache is over, with the options that log-structured volumes alone have set there.
+/// The layer below a cache, with the options set there that only log-structured volumes have.
 fn space_with(below: Below, options: CacheOptions) -> Result<Below, NoSuchOption> {
     match (below, of_a_space(&options)) {
         (below, None) => Ok(below),

@@ -1,4 +1,4 @@
-//! Which share of the segments is kept free of what is mapped.
+//! The share of the segments that is kept free of mapped data.
 
 use forebay_placement::placement::Kind;
 

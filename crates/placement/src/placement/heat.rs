@@ -37,7 +37,7 @@ const APPENDED: f64 = 1.0;
 /// and to keep it.
 const WORTH: f64 = 0.9;
 const KEPT: f64 = 0.95;
-/// What logging everything may be expected to cost, of what writing home does, to be tried first.
+/// On a new volume everything is logged if the model expects that to cost at most so many times what writing home costs.
 const TRIED: f64 = 2.0;
 /// It is thought over when the utilisation has changed by one in so many.
 const FILL_STEPS: f64 = 1024.0;
@@ -150,7 +150,7 @@ impl Heat {
         }
     }
 
-    /// What logging everything was measured to cost, of what the model says; no number before it was measured.
+    /// The measured cost of logging everything, divided by the model's; NaN before it was measured.
     pub(super) fn measured(&self) -> f64 {
         self.measured.unwrap_or(f64::NAN)
     }

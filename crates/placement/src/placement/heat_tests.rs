@@ -158,7 +158,7 @@ fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_tha
     assert!(!is_logged(&after));
     heat.filled(fill(0.6));
     assert!(is_logged(&heat));
-    // What was measured to be cheap is not given up for what the model says.
+    // A measured low cost counts for more than the model's high one.
     let mut cheap = self::heat(pages, 0.92);
     for _ in 0..4 {
         cheap.moved(1000 * PAGE as u32);

@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 
 /// Reads at places far from each other.
 const PLACES: u64 = 32;
-/// Of media that take so long to get to a place, the arms are counted. Others have none: what writes cost there does not follow from what
+/// The arms are counted of media that take so long to get to a place. Others have none: the cost of writes there does not follow from what
 /// reads at the same time take.
 const ARM: Duration = Duration::from_millis(1);
 /// Reads under way at once while arms are counted.
@@ -49,15 +49,16 @@ pub(super) async fn measure(rt: &Rt, device: &dyn Device) -> Result<Disk, Device
     Ok(Disk {
         positioning: (random - PIECE as f64 / bandwidth).max(0.0),
         bandwidth,
-        arms: match random >= ARM.as_secs_f64() {
+        // A device too slow for all of these reads is not asked for more.
+        arms: match reads == PLACES && random >= ARM.as_secs_f64() {
             true => arms(rt, device).await?,
             false => 1.0,
         },
     })
 }
 
-/// How many requests are served at the same time: how much sooner reads at ascending places end when several are under way. In that order
-/// a single arm gains little by knowing those to come.
+/// The number of requests that the device positions at the same time: the time of reads at ascending places one by one, divided by that of the
+/// same with several under way. In that order a single arm gains little by knowing the next ones.
 async fn arms(rt: &Rt, device: &dyn Device) -> Result<f64, DeviceError> {
     let distance = device.geometry().len / PLACES / PIECE * PIECE;
     let sweep = async |first: u64, at_once: usize| {

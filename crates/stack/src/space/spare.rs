@@ -1,4 +1,4 @@
-//! Which share of a log-structured volume is kept free.
+//! The share of a log-structured volume that is kept free, as users write it.
 
 use std::fmt;
 use std::str::FromStr;

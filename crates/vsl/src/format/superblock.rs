@@ -65,7 +65,7 @@ pub struct Superblock {
     pub positioning: u32,
     /// What it moves in a second in sequence, in KiB; 0 if that is not known.
     pub bandwidth: u32,
-    /// How many requests it gets to their places at the same time, in hundredths; 0 if that is not known: it is taken to be one.
+    /// The number of requests that it positions at the same time, in hundredths; 0 if that is not known, which counts as one.
     pub arms: u32,
 }
 
