@@ -86,7 +86,7 @@ async fn arms(rt: &Rt, device: &dyn Device) -> Result<f64, DeviceError> {
 mod tests {
     use std::rc::Rc;
 
-    use forebay_device::RamDevice;
+    use forebay_device::{Asked, Hooks, RamDevice, Tap};
     use forebay_model::disk::{Options, named};
     use forebay_model::{Drive, Emulated};
     use forebay_raid::Striped;
@@ -108,6 +108,30 @@ mod tests {
         };
         let on = rt.clone();
         executor.block_on(async move { measure(&on, &*device).await.unwrap() })
+    }
+
+    /// Each request takes a second.
+    struct Slow(Rt);
+
+    impl Hooks for Slow {
+        async fn before(&self, _: &Asked) -> Result<(), DeviceError> {
+            self.0.sleep(Duration::from_secs(1)).await;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_very_slow_device_is_measured_for_seconds_only() {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let device = Tap::new(RamDevice::new(64 << 20, 512), Slow(rt.clone()));
+        let took = executor.block_on(async move {
+            let begin = rt.now();
+            let disk = measure(&rt, &device).await.unwrap();
+            assert!(disk.positioning > 0.4 && disk.arms == 1.0, "{disk:?}");
+            rt.now().since(begin)
+        });
+        assert!(took <= 3 * LONGEST, "{took:?}");
     }
 
     #[test]
