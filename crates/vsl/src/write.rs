@@ -96,9 +96,9 @@ impl Inner {
             if self.map.borrow().detached() <= self.options.detached_max {
                 return Ok(());
             }
+            self.give_up_on_fault(since)?;
             self.reap_asked.notify_all();
             let _ = self.rt.timeout(LONG_WAIT, progress).await;
-            self.give_up_on_fault(since)?;
         }
     }
 
@@ -118,12 +118,12 @@ impl Inner {
             match self.asks(asking, ahead)? {
                 Asked::Granted(grant) if self.pace(sectors).is_none() => return Ok(grant),
                 Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => {
-                    let _ = self.rt.timeout(LONG_WAIT, progress).await;
                     self.give_up_on_fault(since)?;
+                    let _ = self.rt.timeout(LONG_WAIT, progress).await;
                 }
                 Asked::Granted(_) | Asked::Lacks(_) => {
                     drop(progress);
-                    if let Some(grant) = self.admit_in_turn(asking).await? {
+                    if let Some(grant) = self.admit_in_turn(asking, since).await? {
                         return Ok(grant);
                     }
                 }
@@ -131,13 +131,14 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::admit`], in the queue for segments. `None` if the batch waits for something else now.
+    /// As [`Inner::admit`], in the queue for segments, for a batch that has waited since `since`. `None` if the batch waits for
+    /// something else now.
     async fn admit_in_turn(
         self: &Rc<Self>,
         asking: Asking<'_>,
+        since: Instant,
     ) -> Result<Option<Grant>, SpaceError> {
         let sectors = asking.batch.bytes() / SECTOR_BYTES;
-        let since = self.rt.now();
         let _queued = Queued::new(self, asking.batch);
         let _turn = self.admission.lock().await;
         let mut long_waits = 0;
@@ -147,6 +148,8 @@ impl Inner {
                 Asked::Granted(grant) => grant,
                 Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => return Ok(None),
                 Asked::Lacks(lack) => {
+                    // Before the wait: the patience of all writers in the queue may end at the same time.
+                    self.give_up_on_fault(since)?;
                     let short = matches!(lack, Lack::Segments { .. });
                     let _pressing = short.then(|| Pressing::new(self));
                     let waited = self.rt.timeout(LONG_WAIT, progress).await;
@@ -155,7 +158,6 @@ impl Inner {
                     if waited.is_err() && (longer || self.checkpoint_makes_room()) {
                         self.ask_for_checkpoint();
                     }
-                    self.give_up_on_fault(since)?;
                     continue;
                 }
             };

@@ -4,6 +4,7 @@
 
 mod bare;
 mod cold;
+mod crowd;
 mod cut_recovery;
 mod faults;
 mod grown;
