@@ -403,6 +403,19 @@ impl Inner {
         })
     }
 
+    /// Asks for a checkpoint if one is due, whether or not a batch waits for it.
+    pub(crate) fn ask_for_checkpoint_if_due(&self) {
+        let is_due = {
+            let (streams, map) = (self.commit.composer(), self.map.borrow());
+            let room = Room::of(&streams, &map);
+            let (entries, most) = (self.entries_since.get(), self.options.recovery_entries);
+            room.wants_checkpoint(&streams.table, entries, most, self.written_since.get())
+        };
+        if is_due {
+            self.ask_for_checkpoint();
+        }
+    }
+
     /// Has the next checkpoint write a chunk of the table elsewhere, if it lies at this place.
     pub(crate) fn rewrite_chunk(&self, n: usize, place: Place) {
         let meta = self.meta.borrow();

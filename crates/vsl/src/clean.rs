@@ -117,6 +117,8 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
             Ok(Cleaned::Some) => {
                 retry.succeeded(inner.rt.now());
                 inner.cleaner_fault.replace(None);
+                // While all writers wait for segments, no batch ends that would ask for one.
+                inner.ask_for_checkpoint_if_due();
             }
             Ok(Cleaned::Nothing) => {
                 if urgency == Urgency::Urgent {

@@ -263,15 +263,7 @@ impl Inner {
 
     /// Has the cleaner and checkpoints look whether there is something to do.
     pub(crate) fn after_batch(self: &Rc<Self>) {
-        let wants_checkpoint = {
-            let (streams, map) = (self.commit.composer(), self.map.borrow());
-            let room = Room::of(&streams, &map);
-            let (entries, most) = (self.entries_since.get(), self.options.recovery_entries);
-            room.wants_checkpoint(&streams.table, entries, most, self.written_since.get())
-        };
-        if wants_checkpoint {
-            self.ask_for_checkpoint();
-        }
+        self.ask_for_checkpoint_if_due();
         self.replenish(0);
         self.tell_fill();
         self.clean_asked.notify_all();

@@ -19,4 +19,5 @@ mod preallocated;
 mod recovery;
 mod room;
 mod trims;
+mod waits;
 mod world;
