@@ -385,13 +385,7 @@ async fn make_space(
         ),
         false => String::new(),
     };
-    let slow = match made.len > made.usual {
-        true => format!(
-            "; once more than {} of it holds data, the volume writes much more than its clients do, to clean segments",
-            ByteLen(made.usual)
-        ),
-        false => String::new(),
-    };
+    let slow = made.warning();
     Ok(Made {
         volume: forebay_vsl::VolumeId(id).to_string(),
         tree: Tree::space(data.spec.clone()),

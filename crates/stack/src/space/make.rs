@@ -66,6 +66,19 @@ pub(crate) struct MadeSpace {
     pub(crate) placement: String,
 }
 
+impl MadeSpace {
+    /// A warning if cleaning the volume costs much once it is full; empty otherwise.
+    pub(crate) fn warning(&self) -> String {
+        match self.len > self.usual {
+            true => format!(
+                "; once more than {} of it holds data, the volume writes much more than its clients do, to clean segments",
+                ByteLen(self.usual)
+            ),
+            false => String::new(),
+        }
+    }
+}
+
 /// The segments of a volume on a device.
 ///
 /// # Errors
@@ -208,4 +221,42 @@ async fn capacity(
     create(rt.clone(), Rc::clone(&trial), making).await?;
     let (space, _workers, _) = open(rt.clone(), trial, options, false).await?;
     Ok(space.capacity())
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::RamDevice;
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    fn made(placement: Kind, size: Option<ByteLen>, spare: Option<&str>) -> MadeSpace {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
+        let new = NewSpace {
+            size,
+            placement: Placing::As(placement),
+            spare: spare.map(|spare| spare.parse().unwrap()),
+            ..NewSpace::default()
+        };
+        let layout = layout_on(&device.geometry(), &new).unwrap();
+        let made = async move { make(&rt, &device, layout, [7; 16], (&new, Long::Wanted)).await };
+        executor.block_on(made).unwrap()
+    }
+
+    #[test]
+    fn volumes_that_are_dear_to_clean_when_they_are_full_are_made_with_a_warning() {
+        for kind in Kind::ALL {
+            let usual = made(kind, None, None);
+            assert_eq!(usual.warning(), "", "{kind}");
+            let shorter = made(kind, Some(ByteLen(usual.len / 2)), None);
+            assert_eq!(shorter.warning(), "", "{kind}");
+            let longer = made(kind, Some(ByteLen(usual.len + LEN_UNIT)), None);
+            assert!(longer.warning().contains(&ByteLen(usual.usual).to_string()));
+            assert!(longer.warning().contains("to clean segments"), "{kind}");
+        }
+        let little = made(Kind::Overwrite, None, Some("1/1024"));
+        assert!(little.warning().contains("to clean segments"), "{little:?}");
+    }
 }

@@ -299,4 +299,19 @@ mod tests {
         assert!(keys(&at(1000)).contains(&"FULL"));
         assert!(what_holds_up(&at(900)).contains("90 %"));
     }
+
+    #[test]
+    fn the_bytes_that_the_cleaner_and_checkpoints_write_for_each_byte_of_data_are_shown() {
+        let none = segments(&SpaceStatus::default());
+        assert!(!none.contains("for each of data"), "{none}");
+        let used = segments(&SpaceStatus {
+            write_bytes: 1000,
+            medium_written_bytes: 9600,
+            moved_bytes: 8400,
+            checkpoint_bytes: 50,
+            ..SpaceStatus::default()
+        });
+        let costs = "9.60 bytes written for each of data, of which 8.40 by cleaning and 0.05 by checkpoints";
+        assert!(used.contains(costs), "{used}");
+    }
 }
