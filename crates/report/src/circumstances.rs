@@ -46,7 +46,7 @@ fn load() -> String {
 }
 
 /// The commit of the tree that the program lies in, if it lies in one.
-fn commit() -> Option<String> {
+pub fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new("git")
         .arg("-C")

@@ -5,5 +5,5 @@ mod circumstances;
 mod page;
 pub mod plot;
 
-pub use circumstances::Circumstances;
+pub use circumstances::{Circumstances, commit};
 pub use page::Page;

@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, anyhow};
+use forebay_rng::mix;
 
+use crate::kept::Kept;
 use crate::medium::Medium;
-use crate::run::{Config, Effort, Outcome};
+use crate::run::{Config, Effort, Found, Outcome};
 use crate::system::Under;
 use crate::workload::{PAGE_BYTES, Recorded, Skew, Synthetic, TpcC, Traced, Workload};
 
@@ -54,9 +56,6 @@ pub struct Experiment {
     /// What is compared.
     pub systems: Vec<Under>,
 }
-
-/// What came of one configuration: or why nothing did.
-pub type Found = Result<Outcome, String>;
 
 /// What came of an experiment.
 pub struct Results {
@@ -115,6 +114,15 @@ impl Place {
         }
     }
 
+    /// All that decides what comes of `under` here, as far as names tell it.
+    fn configuration(&self, key: &str, under: Under, effort: Effort, seed: u64) -> String {
+        let (name, system) = (&self.name, under.name());
+        format!(
+            "{key}, {name}, {system}: {:?}, {} full, {} users, {effort:?}, seed {seed}",
+            self.medium, self.utilisation, self.users
+        )
+    }
+
     fn run(&self, under: Under, effort: Effort, seed: u64) -> Found {
         let place = self.clone();
         let config = Config {
@@ -136,11 +144,11 @@ impl Place {
     }
 }
 
-/// Runs all of them, on so many threads. What comes out does not depend on how many those are.
+/// Runs all that is not kept already, on so many threads. What comes out does not depend on how many those are.
 pub fn run_all(
     experiments: Vec<Experiment>,
     effort: Effort,
-    threads: usize,
+    (threads, kept): (usize, &Kept),
     step: &(dyn Fn(&str) + Sync),
 ) -> Vec<Results> {
     let mut todo = Vec::new();
@@ -160,7 +168,13 @@ pub fn run_all(
             let experiment = &experiments[n];
             let (place, under) = (&experiment.places[place], experiment.systems[system]);
             // The same work for all that is compared.
-            let result = place.run(under, effort, 1 + n as u64);
+            let seed = seed_of(experiment.key);
+            let configuration = place.configuration(experiment.key, under, effort, seed);
+            if let Some(known) = kept.get(&configuration) {
+                *found[at].lock().expect("no panic holds it") = Some(known.clone());
+                continue;
+            }
+            let result = place.run(under, effort, seed);
             let rate = match &result {
                 Ok(outcome) => format!("{:.1} requests a second", outcome.throughput()),
                 Err(why) => why.clone(),
@@ -173,6 +187,9 @@ pub fn run_all(
                 experiment.axis,
                 place.name
             ));
+            if let Err(error) = kept.put(configuration, &result) {
+                step(&format!("it could not be kept: {error:#}"));
+            }
             *found[at].lock().expect("no panic holds it") = Some(result);
         }
     };
@@ -192,6 +209,12 @@ pub fn run_all(
         experiment,
     };
     experiments.into_iter().map(collect).collect()
+}
+
+/// The seed of an experiment: from its key, so that it does not change when others are added or left out.
+fn seed_of(key: &str) -> u64 {
+    let folded = key.bytes().fold(0, |seed, byte| mix(seed, byte.into()));
+    1 + folded % 1000
 }
 
 /// What was recorded, where it is: of each trace the beginning that touches at most so many pages.

@@ -12,6 +12,7 @@
 
 mod analysis;
 mod experiment;
+mod kept;
 mod medium;
 mod oracle;
 mod plan;
@@ -25,13 +26,14 @@ pub mod workload;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use forebay_report::Circumstances;
+use forebay_report::{Circumstances, commit};
 
-pub use experiment::{Experiment, Found, Place, Results, What, run_all, traces};
+pub use experiment::{Experiment, Place, Results, What, run_all, traces};
+pub use kept::Kept;
 pub use medium::{Array, Medium, Model};
 pub use plan::{Scale, experiments};
 pub use report::write_report;
-pub use run::{Config, Effort, Outcome};
+pub use run::{Config, Effort, Found, Outcome};
 pub use spread::Spread;
 pub use system::{Counters, System, Under};
 pub use users::Done;
@@ -44,6 +46,8 @@ pub struct Study<'a> {
     pub only: &'a [String],
     /// Where recorded requests are.
     pub traces: Option<&'a Path>,
+    /// A file to keep in what each configuration came to, and to take from what it has already.
+    pub resume: Option<&'a Path>,
     /// On so many threads. What comes out does not depend on it.
     pub threads: usize,
 }
@@ -64,7 +68,17 @@ impl Study<'_> {
             ensure!(there, "no experiment {key}: {}", known.join(", "));
         }
         planned.retain(|one| self.only.is_empty() || self.only.iter().any(|key| key == one.key));
-        let results = run_all(planned, self.scale.effort(), self.threads, step);
-        write_report(folder, &circumstances, self.scale, &results)
+        let commit = commit().unwrap_or_else(|| "not known".into());
+        let kept = match self.resume {
+            Some(path) => Kept::open(path, &commit)?,
+            None => Kept::nowhere(),
+        };
+        let results = run_all(planned, self.scale.effort(), (self.threads, &kept), step);
+        write_report(
+            folder,
+            &[circumstances.text(), kept.text()],
+            self.scale,
+            &results,
+        )
     }
 }

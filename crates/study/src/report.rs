@@ -8,18 +8,19 @@ mod results;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use forebay_report::{Circumstances, Page};
+use forebay_report::Page;
 
 use crate::experiment::Results;
 use crate::plan::Scale;
 
-/// Writes `report.md` and its figures into a folder, which is made if need be; gives its path.
+/// Writes `report.md` and its figures into a folder, which is made if need be; gives its path. `circumstances` are paragraphs
+/// that say where and by what it was measured.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub fn write_report(
     folder: &Path,
-    circumstances: &Circumstances,
+    circumstances: &[String],
     scale: Scale,
     results: &[Results],
 ) -> Result<PathBuf> {
@@ -80,7 +81,7 @@ const DIFFERENCES: [[&str; 3]; 8] = [
     ],
 ];
 
-fn preface(page: &mut Page, circumstances: &Circumstances, scale: Scale) {
+fn preface(page: &mut Page, circumstances: &[String], scale: Scale) {
     page.paragraph(
         "*HyLog: A High Performance Approach to Managing Disk Layout* (Wang, Zhao and Bunt, FAST 2004), from its \
          slides, repeated by `forebay-sim study hylog`. All of it runs on a virtual clock over emulated disks, so it \
@@ -98,5 +99,7 @@ fn preface(page: &mut Page, circumstances: &Circumstances, scale: Scale) {
              part is kept free for cleaning.",
         );
     }
-    page.paragraph(&circumstances.text());
+    for text in circumstances.iter().filter(|text| !text.is_empty()) {
+        page.paragraph(text);
+    }
 }

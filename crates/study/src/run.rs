@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use forebay_placement::placement::Fact;
 use forebay_rt::{Executor, Rt, VirtualTime};
+use serde::{Deserialize, Serialize};
 
 use crate::medium::Medium;
 use crate::system::{Counters, System, Under};
@@ -17,6 +17,9 @@ use crate::workload::{PAGE_BYTES, Workload};
 const LOOK: Duration = Duration::from_millis(500);
 /// Users that get no answer for so long are taken to wait for ever.
 const STALLED: Duration = Duration::from_secs(300);
+
+/// What placements call the share of the pages that they log.
+const HOT_SHARE: &str = "hot share";
 
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -50,7 +53,7 @@ pub struct Config<W> {
 }
 
 /// What came of it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// What users did while it was measured.
     pub done: Done,
@@ -58,8 +61,10 @@ pub struct Outcome {
     pub counters: Counters,
     /// How long it took, in seconds of the virtual clock.
     pub seconds: f64,
-    /// The hot share and whatever else the placement says, over the whole run: seconds, and what it said.
-    pub said: Vec<(f64, Vec<Fact>)>,
+    /// The longest request of those that were measured, in seconds.
+    pub longest: f64,
+    /// The hot share over the whole run, of a placement that has one: seconds, and the share of the pages.
+    pub hot_shares: Vec<(f64, f64)>,
     /// True if it was warm when it began to be measured: false of a log that took too many requests.
     pub warm: bool,
     /// Requests a second in each tenth of what was measured.
@@ -67,6 +72,9 @@ pub struct Outcome {
     /// How full the segments were that were in use, in the end, of what they can hold; of a log.
     pub density: Option<f64>,
 }
+
+/// What came of one configuration: or why nothing did.
+pub type Found = std::result::Result<Outcome, String>;
 
 impl Outcome {
     /// Requests a second.
@@ -93,7 +101,7 @@ struct Running {
     rt: Rt,
     system: Box<dyn System>,
     users: Users,
-    said: Vec<(f64, Vec<Fact>)>,
+    hot_shares: Vec<(f64, f64)>,
     marks: Vec<(f64, u64)>,
 }
 
@@ -121,7 +129,9 @@ impl Running {
             }
             let now = self.mark();
             self.marks.push((now.at, now.done.requests()));
-            self.said.push((now.at, self.system.facts()));
+            let facts = self.system.facts();
+            let hot = facts.iter().find(|fact| fact.name == HOT_SHARE);
+            self.hot_shares.extend(hot.map(|hot| (now.at, hot.value)));
             if enough(
                 &now.done.since(&from.done),
                 &now.counters.since(&from.counters),
@@ -165,7 +175,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
             rt,
             system,
             users: users.context("it cannot be filled")?,
-            said: Vec::new(),
+            hot_shares: Vec::new(),
             marks: Vec::new(),
         };
         let (effort, is_log) = (self.effort, running.system.is_log());
@@ -186,6 +196,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         let from = running.mark();
         let is_warm = !is_log || from.done.requests() < requests_max;
         running.marks.clear();
+        running.users.take_longest();
         let measured = enough(effort.measured, 0.0, 2 * effort.requests);
         // Set where it is enough, to the end of the round.
         let until = Cell::new(None);
@@ -207,7 +218,8 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
             warm: is_warm,
             density: density(running.system.as_ref(), &to.counters),
             tenths: tenths(&from, &running.marks),
-            said: running.said,
+            longest: running.users.take_longest().as_secs_f64(),
+            hot_shares: running.hot_shares,
         };
         if outcome.done.requests() == 0 {
             bail!("no request was answered");

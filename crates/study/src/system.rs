@@ -9,6 +9,7 @@ use forebay_placement::placement::{Fact, Kind};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{Layout, Linear, Making, Options, VolumeId, Workers};
+use serde::{Deserialize, Serialize};
 
 use crate::workload::PAGE_BYTES;
 
@@ -32,7 +33,7 @@ impl Under {
 }
 
 /// What a system has done, in bytes where not said otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Counters {
     /// Written by users.
     pub users: u64,

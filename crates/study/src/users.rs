@@ -5,11 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use forebay_device::{Buf, BufMut, Device, Durability};
 use forebay_rng::mix;
 use forebay_rt::{Rt, Task};
+use serde::{Deserialize, Serialize};
 
 use crate::workload::{Access, PAGE_BYTES, Workload};
 
@@ -26,7 +28,7 @@ struct Page {
 }
 
 /// What was done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// Requests that read.
     pub reads: u64,
@@ -69,6 +71,7 @@ struct Shared {
     stamps: Cell<u64>,
     seed: u64,
     done: Cell<Done>,
+    longest: Cell<Duration>,
     failed: RefCell<Option<anyhow::Error>>,
 }
 
@@ -103,6 +106,7 @@ impl Users {
             stamps: Cell::new(0),
             seed,
             done: Cell::default(),
+            longest: Cell::default(),
             failed: RefCell::default(),
         });
         let mut page = 0;
@@ -125,6 +129,11 @@ impl Users {
     /// What they have done so far.
     pub(crate) fn done(&self) -> Done {
         self.shared.done.get()
+    }
+
+    /// How long the longest request took since this was asked last.
+    pub(crate) fn take_longest(&self) -> Duration {
+        self.shared.longest.take()
     }
 
     /// Why one of them stopped.
@@ -152,7 +161,9 @@ impl Shared {
             true => self.write(access.page, access.pages).await.map(|()| 0)?,
             false => self.read(access.page, access.pages).await?,
         };
-        let nanos = self.rt.now().since(began).as_nanos() as u64;
+        let took = self.rt.now().since(began);
+        self.longest.set(self.longest.get().max(took));
+        let nanos = took.as_nanos() as u64;
         let mut done = self.done.get();
         match access.write {
             true => {

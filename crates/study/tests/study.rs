@@ -8,8 +8,8 @@ use forebay_placement::placement::Kind;
 use forebay_report::Circumstances;
 use forebay_study::workload::{PAGE_BYTES, Recorded, Skew, Workload};
 use forebay_study::{
-    Array, Effort, Experiment, Medium, Model, Place, Results, Scale, Under, What, run_all, traces,
-    write_report,
+    Array, Effort, Experiment, Kept, Medium, Model, Place, Results, Scale, Under, What, run_all,
+    traces, write_report,
 };
 
 const EFFORT: Effort = Effort {
@@ -47,7 +47,8 @@ fn experiment(places: Vec<Place>) -> Experiment {
 }
 
 fn run(experiment: Experiment, threads: usize) -> Results {
-    let mut results = run_all(vec![experiment], EFFORT, threads, &|_| {});
+    let jobs = (threads, &Kept::nowhere());
+    let mut results = run_all(vec![experiment], EFFORT, jobs, &|_| {});
     results.remove(0)
 }
 
@@ -110,7 +111,13 @@ fn what_the_engine_refuses_is_left_out_and_said() {
     assert!(other.is_err());
     let folder = tempfile::tempdir().unwrap();
     let circumstances = Circumstances::begin();
-    let path = write_report(folder.path(), &circumstances, Scale::Quick, &[results]).unwrap();
+    let path = write_report(
+        folder.path(),
+        &[circumstances.text()],
+        Scale::Quick,
+        &[results],
+    )
+    .unwrap();
     let text = fs::read_to_string(path).unwrap();
     for said in [
         "keeps a share of the medium free",

@@ -27,6 +27,9 @@ pub(crate) struct Hylog {
     /// Only these experiments, by the names that progress shows
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Keep in this file what each configuration came to, and run nothing again that is in it
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// On so many threads; without, as many as there are processors
     #[arg(long)]
     jobs: Option<usize>,
@@ -47,6 +50,7 @@ impl Study {
             scale,
             only: &args.only,
             traces: traces.as_deref(),
+            resume: args.resume.as_deref(),
             threads: args.jobs.unwrap_or_else(processors),
         };
         let report = study.run(&args.output, &|step| eprintln!("{step}"))?;

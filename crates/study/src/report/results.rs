@@ -7,8 +7,8 @@ use forebay_placement::cost::{greedy_utilisation, write_amplification};
 use forebay_report::Page;
 use forebay_report::plot::{self, Curves, Frame};
 
-use crate::experiment::{Found, Results};
-use crate::run::Outcome;
+use crate::experiment::Results;
+use crate::run::Found;
 use crate::workload::PAGE_BYTES;
 
 pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
@@ -170,7 +170,9 @@ fn said(page: &mut Page, results: &Results) {
     let mut any = false;
     for (place, found) in experiment.places.iter().zip(&results.found) {
         for (under, found) in experiment.systems.iter().zip(found) {
-            let hot = found.as_ref().map(hot_shares).unwrap_or_default();
+            let hot = found
+                .as_ref()
+                .map_or(&[][..], |outcome| &outcome.hot_shares);
             let every = hot.len().div_ceil(8).max(1);
             let texts: Vec<String> = (hot.iter().step_by(every))
                 .map(|(at, share)| format!("{at:.0} s: {:.0} %", 100.0 * share))
@@ -185,14 +187,4 @@ fn said(page: &mut Page, results: &Results) {
     if !any {
         page.paragraph("Not measured: nothing that was run has a hot share.");
     }
-}
-
-/// When, and how large it was.
-fn hot_shares(outcome: &Outcome) -> Vec<(f64, f64)> {
-    let said = outcome.said.iter();
-    let share = said.filter_map(|(at, facts)| {
-        let fact = facts.iter().find(|fact| fact.name == "hot share")?;
-        Some((*at, fact.value))
-    });
-    share.collect()
 }
