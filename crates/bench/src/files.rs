@@ -29,6 +29,7 @@ async fn fresh(rt: &Rt) -> anyhow::Result<(Fs, forebay_vsl::Workers)> {
         layout: forebay_vsl::Layout::for_device(&device.geometry(), None)?,
         space_sectors: geometry.space_sectors(),
         placement: forebay_vsl::Kind::Lfs,
+        auto: false,
         page_sectors: (BLOCK / SECTOR_BYTES) as u32,
         disk: None,
     };

@@ -39,6 +39,7 @@ async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(S
         layout,
         space_sectors: (segments as f64 * made.part) as u64 / LARGE * (LARGE / 512),
         placement: made.placement,
+        auto: false,
         page_sectors: 16,
         // As `create` finds it, about: one without an arm.
         disk: Some(Disk {

@@ -130,6 +130,12 @@ pub(crate) enum Command {
     /// filesystem on it take it then (`resize2fs`, `xfs_growfs`). NBD clients see it at their next connection. No volume
     /// becomes shorter.
     Resize(ResizeArgs),
+    /// Say how a log-structured volume or a filesystem places data, and what another placement would cost; or change it.
+    ///
+    /// While it is attached, a volume learns which pages are written how often, and what its cleaner costs. With `--placement auto`,
+    /// as it is made without --placement, it changes its placement where another is expected to cost less. Data that is there
+    /// already stays where it is until it is overwritten or cleaned.
+    Tune(TuneArgs),
     /// Move everything to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected. With --hand-over
@@ -403,6 +409,18 @@ pub(crate) struct ResizeArgs {
     /// length that one made on such a device has, if it is shorter.
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<ByteLen>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// From now on: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: as the volume finds best, beginning with what it has.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) placement: Option<Placing>,
+    /// Say it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

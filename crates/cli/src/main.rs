@@ -22,6 +22,7 @@ mod lock;
 #[cfg(test)]
 mod report_tests;
 mod target;
+mod tuned;
 mod waiting;
 mod watch;
 mod witness;
@@ -90,6 +91,7 @@ fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
         Command::Drain(args) => commands::drain::run(&args),
         Command::GiveUp(args) => commands::give_up::run(&args),
         Command::Resize(args) => commands::resize::run(args),
+        Command::Tune(args) => commands::tune::run(args),
         Command::Detach(args) => commands::detach::run(&args),
         Command::Check(args) => return commands::check::run(args),
         Command::Dump(args) => commands::dump::run(args),

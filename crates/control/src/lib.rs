@@ -12,6 +12,6 @@ mod report;
 
 pub use protocol::{
     Code, Left, MediumOf, PARTS_MAX, PlaceOf, Placed, Places, REPLY_BYTES_MAX, REQUEST_BYTES_MAX,
-    Readiness, Reply, Request, ResizedTo,
+    Readiness, Reply, Request, ResizedTo, TunedTo,
 };
 pub use report::{Report, SCHEMA, Service};

@@ -41,6 +41,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u64>,
     },
+    /// Place data otherwise, or say how it is placed and what is known for that choice.
+    Tune {
+        /// A placement, or `auto`: as the volume finds best. Without it, nothing is changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        placement: Option<String>,
+    },
     /// Drain, then stop.
     Detach {
         /// Stop without draining.
@@ -81,6 +87,8 @@ pub enum Reply<S> {
     },
     /// The volume has the length of its devices.
     Resized(ResizedTo),
+    /// How the volume places data.
+    Tuned(TunedTo),
     /// It is not done.
     Failed {
         /// What kind of failure.
@@ -101,6 +109,23 @@ pub struct ResizedTo {
     pub notes: Vec<String>,
     /// Why the block device has not got the new length; none if it has, or there is none.
     pub device_stays: Option<String>,
+}
+
+/// How a volume places data, and what is known for that choice.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TunedTo {
+    /// The placement before.
+    pub before: String,
+    /// The placement now.
+    pub placement: String,
+    /// Whether the volume changes it where another is expected to cost less.
+    pub auto: bool,
+    /// What is expected to cost least by what users write, and why; none before enough was written.
+    pub reason: Option<String>,
+    /// Looks at what users write.
+    pub looks: u64,
+    /// The placement that the newest looks found better by enough to change, if there is one.
+    pub leaning: Option<String>,
 }
 
 /// The most parts in one answer to [`Request::Place`].
@@ -333,6 +358,12 @@ mod tests {
             read(r#"{"command":"resize","size":1048576}"#).unwrap(),
             Request::Resize {
                 size: Some(1 << 20)
+            }
+        );
+        assert_eq!(
+            read(r#"{"command":"tune","placement":"auto"}"#).unwrap(),
+            Request::Tune {
+                placement: Some("auto".into())
             }
         );
         for text in [

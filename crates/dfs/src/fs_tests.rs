@@ -31,6 +31,7 @@ fn run_with<F: Future<Output = ()> + 'static>(
             layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
             space_sectors: geometry.space_sectors(),
             placement: forebay_vsl::Kind::Lfs,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

@@ -65,6 +65,7 @@ async fn create(rt: &Rt, device: &Rc<dyn Device>) -> anyhow::Result<()> {
         layout: Layout::for_device(&device.geometry(), None)?,
         space_sectors: geometry.space_sectors(),
         placement: Kind::Lfs,
+        auto: false,
         page_sectors: 8,
         disk: None,
     };

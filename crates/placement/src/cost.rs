@@ -42,6 +42,10 @@ pub struct Disk {
     pub arms: f64,
 }
 
+/// What a log-structured volume writes in place is appended first, so that it is whole after a crash: so many segment I/Os more for each
+/// segment's worth.
+pub const APPENDED: f64 = 1.0;
+
 const MIB: f64 = 1048576.0;
 
 impl Disk {

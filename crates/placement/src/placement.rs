@@ -18,6 +18,8 @@
 //! overwritten (a part of an atomic batch, or on a medium that cannot), and for when no hole is left.
 //!
 //! - `placement/auto.rs`: which policy is expected to cost least on a device, and why.
+//! - `placement/profile.rs`: how users' writes are distributed over the pages, learnt whatever the policy.
+//! - `placement/tuner.rs`: when a volume in use should change its policy.
 //! - `placement/heat.rs`: HyLog's separation of hot pages from cold ones, over `placement/counts.rs`.
 //! - `placement/saved.rs`: the bytes that survive a restart.
 
@@ -28,8 +30,10 @@ mod hylog;
 mod lfs;
 mod overwrite;
 mod pages;
+mod profile;
 mod saved;
 mod sepbit;
+mod tuner;
 mod wolf;
 
 use std::fmt;
@@ -41,7 +45,9 @@ use crate::clock::WriteClock;
 use crate::cost::Disk;
 use crate::victim::Selection;
 
-pub use auto::{Chosen, Medium, choose};
+pub use auto::{Chosen, Known, Medium, choose, choose_by_all};
+pub use profile::{Profile, Profiled};
+pub use tuner::{Done, Look, Tuner, Tuning};
 
 /// The most bytes that [`Placement::save`] returns.
 pub const SAVED_MAX: usize = 2048;

@@ -24,6 +24,8 @@ const RAM_BYTES: u64 = 16 << 20;
 pub struct Flight {
     /// Segments in memory, in the order of their numbers.
     ram: VecDeque<RamSegment>,
+    /// Segments for a single stream, and for those that are in use.
+    ram_least: usize,
     ram_max: usize,
     memory: BufPool,
     in_flight: BTreeMap<u64, RecordSeq>,
@@ -50,9 +52,11 @@ impl Flight {
     /// for a single stream.
     pub fn new(shape: Shape, stable: RecordSeq, more: usize) -> Flight {
         let segment = u64::from(shape.segment_bytes);
+        let ram_least = (RAM_BYTES / segment).clamp(3, 128) as usize;
         Flight {
             ram: VecDeque::new(),
-            ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize + more,
+            ram_least,
+            ram_max: ram_least + more,
             memory: BufPool::new(shape.segment_bytes as usize).in_huge_pages(),
             in_flight: BTreeMap::new(),
             next_job: 0,
@@ -67,6 +71,11 @@ impl Flight {
     pub(crate) fn keep_unstable(&mut self) {
         debug_assert!(self.in_flight.is_empty());
         self.unstable.get_or_insert_default();
+    }
+
+    /// Memory may hold so many segments more than for a single stream from now on. What it holds already stays.
+    pub fn set_more(&mut self, more: usize) {
+        self.ram_max = self.ram_least + more;
     }
 
     /// Every record up to this one is durable.

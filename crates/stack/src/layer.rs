@@ -7,9 +7,11 @@ use std::rc::Rc;
 pub use forebay_dcd::{Place, PlaceExtent};
 use forebay_device::{Device, DeviceError};
 use forebay_dfs::Fs;
+use forebay_placement::placement::Kind;
 use forebay_units::ByteLen;
 
-use crate::{Cause, Counted, Status};
+use crate::not_done::NotDone;
+use crate::{Cause, Counted, Placing, Status};
 
 /// What a layer answers, once it has.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -30,20 +32,21 @@ pub struct Resized {
     pub notes: Vec<String>,
 }
 
-/// Why a volume keeps its length, in words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct NotResized {
-    /// What stands in the way.
-    pub cause: Cause,
-    pub(crate) text: String,
-}
-
-impl NotResized {
-    pub(crate) fn new(cause: Cause, why: impl std::fmt::Display) -> NotResized {
-        let text = why.to_string();
-        NotResized { cause, text }
-    }
+/// How a volume places data, and what is known for that choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tuned {
+    /// The placement before.
+    pub before: Kind,
+    /// The placement now.
+    pub placement: Kind,
+    /// True if the volume changes it where another is expected to cost less.
+    pub auto: bool,
+    /// What costs least by what its users write, and why; none before enough was written.
+    pub reason: Option<String>,
+    /// Looks at what users write so far, and the placement that the newest of them found better.
+    pub looks: u64,
+    /// See `looks`.
+    pub leaning: Option<Kind>,
 }
 
 /// The uppermost layer of an attached volume: a device, and what there is to know and to do besides.
@@ -121,12 +124,21 @@ pub trait Layer {
     ///
     /// # Errors
     /// If a device became shorter, or the volume cannot have that size. It keeps its length.
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         let _ = size;
         Box::pin(async {
             let text = "volumes of this kind cannot be made longer";
-            Err(NotResized::new(Cause::Usage, text))
+            Err(NotDone::new(Cause::Usage, text))
         })
+    }
+
+    /// Has the volume place data like this from now on, or as it finds best; `None` changes nothing.
+    ///
+    /// # Errors
+    /// If the volume places no data, is too full for that placement, or its device fails.
+    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+        let _ = placement;
+        Box::pin(async { Err(NotDone::places_nothing()) })
     }
 
     /// Ends service: new requests fail, those under way end, and what was acknowledged becomes durable.

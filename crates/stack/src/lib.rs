@@ -25,6 +25,7 @@ mod lines;
 mod make;
 mod model;
 mod mounting;
+mod not_done;
 mod open;
 mod option_texts;
 mod options;
@@ -45,11 +46,13 @@ pub use error::{Cause, StackError};
 pub use files::{Asked, Counted, FilesCheck, FilesFacts, FilesWanted};
 pub use forebay_dcd::Acknowledge;
 pub use forebay_dfs::{Clock, Fs, Time};
-pub use layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
+pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
 pub use lines::{Around, Lines};
 pub use make::{Blank, Made, Wanted};
 pub use model::{Model, ModelError};
 pub use mounting::{MountDir, MountOptionError, MountOptions};
+
+pub use not_done::NotDone;
 pub use open::{Pair, Part, open_one, open_pair};
 pub use options::{
     Bypass, CacheOptions, Discard, Http, Listen, ListenError, Memory, Metrics, Options,

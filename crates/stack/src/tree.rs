@@ -23,8 +23,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::not_done::NotDone;
 use crate::options::{Bypass, CacheOptions, Discard, choice};
-use crate::space::{NoSuchOption, OF_A_SPACE, SpaceOptions, SpareShare};
+use crate::space::{NoSuchOption, OF_A_SPACE, Placing, SpaceOptions, SpareShare};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
@@ -118,6 +119,22 @@ impl Tree {
             data: Below::Layer(Box::new(Tree::space(data))),
             options: CacheOptions::default(),
         })
+    }
+
+    /// Whether such a volume can be told to place data like this.
+    ///
+    /// # Errors
+    /// If it cannot, as [`Layer::tune`](crate::Layer::tune) says it.
+    pub fn can_be_tuned(&self, placement: Option<Placing>) -> Result<(), NotDone> {
+        match (self, placement) {
+            (Tree::Space(_), _) => Ok(()),
+            (Tree::Files(_), Some(Placing::Auto)) => Err(NotDone::does_not_choose()),
+            (Tree::Files(_), _) => Ok(()),
+            (Tree::Cache(cache), _) => match &cache.data {
+                Below::Device(_) => Err(NotDone::places_nothing()),
+                Below::Layer(below) => below.can_be_tuned(placement),
+            },
+        }
     }
 
     /// What the uppermost layer does.

@@ -182,6 +182,7 @@ impl Under {
             layout,
             space_sectors: u64::from(pages) * PAGE_BYTES / SECTOR_BYTES,
             placement,
+            auto: false,
             page_sectors: (PAGE_BYTES / SECTOR_BYTES) as u32,
             disk: Some(disk),
         };

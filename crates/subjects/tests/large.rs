@@ -103,6 +103,7 @@ fn a_page_anywhere_in_a_tebibyte_costs_one_more_read_with_little_memory_for_the_
             layout: Layout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits"),
             space_sectors: TIB / SECTOR_BYTES,
             placement: Kind::Lfs,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

@@ -31,6 +31,7 @@ async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Kind) {
         layout: layout.unwrap(),
         space_sectors: LEN / SECTOR_BYTES,
         placement,
+        auto: false,
         page_sectors: 8,
         disk: None,
     };

@@ -9,6 +9,7 @@
 
 use std::rc::Rc;
 
+use forebay_placement::placement::Kind;
 use forebay_segments::LogError;
 use forebay_units::SECTOR_BYTES;
 
@@ -17,8 +18,8 @@ use crate::chunks::Chunks;
 use crate::claim::Claim;
 use crate::error::SpaceError;
 use crate::format::{
-    Checkpoint, ChunkRef, Entry, Index, MetaKind, OpenSegment, PART_BYTES, PartRef, Superblock,
-    TableChunk,
+    Checkpoint, ChunkRef, Entry, Index, MetaKind, OpenSegment, PART_BYTES, PartRef, Stream,
+    Superblock, TableChunk,
 };
 use crate::geometry::Layout;
 use crate::meta::{Meta, chunk_sectors};
@@ -41,11 +42,13 @@ struct Cut {
     growth: Option<Growth>,
 }
 
-/// What a volume is to have, if it has less.
+/// What a volume is to have, if it has less, and how it is to place data.
 #[derive(Clone, Copy)]
 pub(crate) struct Growth {
     pub(crate) segments: u32,
     pub(crate) space_sectors: u64,
+    /// How data is to be placed, if otherwise than before.
+    pub(crate) placement: Option<Kind>,
 }
 
 impl Growth {
@@ -241,7 +244,7 @@ impl Inner {
     fn append_meta_now(&self, entry: Entry, data: &[u8]) -> Option<Place> {
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
-        let stream = streams.counts.meta();
+        let stream = Stream::META;
         let grant = streams.grant_entry(&room, Claim::Checkpoint, stream, (data.len() as u64, 1));
         let fits = grant.is_some();
         let place = grant.map(|mut grant| streams.append(&mut grant, stream, entry, data));
@@ -390,11 +393,14 @@ impl Inner {
             Some(growth) => (growth.layout(layout), growth.space_sectors),
             None => (layout, 0),
         };
+        let placement = cut.growth.and_then(|growth| growth.placement);
         Ok(Superblock {
             epoch,
             len: grown.0.len.max(last.len),
             segment_count: grown.0.segment_count,
             space_sectors: grown.1.max(last.space_sectors),
+            placement: placement.unwrap_or_else(|| self.placement.borrow().kind()),
+            auto: self.auto.get(),
             checkpoint: u64::from(slot) * layout.segment_sectors() + offset,
             checkpoint_segment: layout.segment_of(place),
             checkpoint_sectors: sectors as u32,
@@ -452,10 +458,13 @@ impl Inner {
         streams.table.pass(cut.frontier);
         if let Some(growth) = cut.growth {
             let layout = growth.layout(streams.layout);
-            let placement = self.superblock.borrow().placement;
+            let placement = self.placement.borrow().kind();
             streams.grow(layout, ChangedBounds::of(&layout, &self.options, placement));
         }
         drop(streams);
+        if let Some(placement) = cut.growth.and_then(|growth| growth.placement) {
+            self.place_by(placement);
+        }
         *self.meta.borrow_mut() = meta;
         self.entries_since
             .set(self.entries_since.get() - cut.entries);

@@ -31,6 +31,7 @@ use crate::error::SpaceError;
 use crate::geometry::Slot;
 use crate::room::Room;
 use crate::space::Inner;
+use crate::streams::Counts;
 use load::{Loaded, Piece};
 pub(crate) use reap::reaper;
 use retry::Retry;
@@ -364,7 +365,7 @@ impl Inner {
         }
         self.stats.borrow_mut().segments_cleaned += 1;
         let collected = Collected {
-            stream: streams.counts.named(segment.stream),
+            stream: Counts::named(segment.stream),
             opened: segment.born,
             closed: segment.closed,
             now: streams.clock,

@@ -34,6 +34,7 @@ fn superblock() -> Superblock {
         positioning: 0x7473_7271,
         bandwidth: 0x0183_8281,
         arms: 0x0193_9291,
+        auto: true,
     }
 }
 
@@ -121,7 +122,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 21] = [
+    let values: [(&str, u64); 22] = [
         ("version", VERSION.into()),
         ("crc", crc.into()),
         ("generation", superblock.generation),
@@ -143,6 +144,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
         ("positioning", superblock.positioning.into()),
         ("bandwidth", superblock.bandwidth.into()),
         ("arms", superblock.arms.into()),
+        ("auto", superblock.auto.into()),
     ];
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let numbers = names.iter().copied();

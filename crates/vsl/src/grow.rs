@@ -109,6 +109,7 @@ impl Space {
                     true => sectors,
                     false => now.1,
                 },
+                placement: None,
             };
             let made = self.inner.checkpoint_with(Some(growth)).await;
             made.map_err(SpaceError::Failed)?;

@@ -220,8 +220,7 @@ impl Inner {
 
     /// The stream of the entries that say what is home: that of cold moved data.
     fn home_stream(&self) -> Stream {
-        let counts = self.commit.composer().counts;
-        Stream(counts.user + counts.moved - 1)
+        self.commit.composer().counts.last_moved()
     }
 
     /// Waits a while for room for an entry.

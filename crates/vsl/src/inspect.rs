@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::error::OpenError;
 use crate::format::{Checkpoint, FormatError, Superblock};
 use crate::geometry::Layout;
+use crate::recover::Ahead;
 use crate::recover::read::read_checkpoint;
 use crate::recover::scan::{Scan, scan};
-use crate::recover::{Ahead, placement_of};
 use crate::store::{DeviceStore, SegmentStore};
 
 /// What recovery would take up behind the newest checkpoint.
@@ -64,13 +64,7 @@ async fn behind(
     superblock: &Superblock,
     checkpoint: &Checkpoint,
 ) -> Result<Scan, OpenError> {
-    Ok(scan(
-        store,
-        superblock,
-        checkpoint,
-        Ahead::of(superblock, placement_of(superblock).1),
-    )
-    .await?)
+    Ok(scan(store, superblock, checkpoint, Ahead::of(superblock)).await?)
 }
 
 /// A structure on the medium, as `dump` prints it.

@@ -12,7 +12,7 @@ pub(crate) mod scan;
 
 use forebay_placement::WriteClock;
 use forebay_placement::cost::Disk;
-use forebay_placement::placement::{self, Kind, Placement};
+use forebay_placement::placement::{Kind, Placement, Tuner};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -37,6 +37,7 @@ use crate::meta::Meta;
 use crate::noting::noter;
 use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
+use crate::placed::{medium_of, placement_of};
 use crate::segment::{Segment, SegmentPhase};
 use crate::space::{Inner, Space, Workers};
 use crate::spare::spare_part;
@@ -45,6 +46,7 @@ use crate::store::{DeviceStore, SegmentStore};
 use crate::streams::{Counts, Resume, Streams};
 use crate::superblocks::Reserved;
 use crate::table::SegmentTable;
+use crate::tune::tuner;
 use forebay_extents::Place;
 use forebay_extents::{Map, NODE_SECTORS, Shape};
 use scan::{Scan, scan};
@@ -71,6 +73,8 @@ pub struct Making {
     pub space_sectors: u64,
     /// How data is placed.
     pub placement: Kind,
+    /// True if the volume is to change its placement where another is expected to cost less.
+    pub auto: bool,
     /// Sectors of a page, for the placements that go by pages.
     pub page_sectors: u32,
     /// The medium, if it was measured.
@@ -93,35 +97,15 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn of(superblock: &Superblock, counts: Counts) -> Ahead {
+    pub(crate) fn of(superblock: &Superblock) -> Ahead {
         let segment = u64::from(superblock.segment_bytes);
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
         Ahead {
             looked_at: Layout::of(superblock).in_memory_max(),
-            looked_through: in_memory + usize::from(counts.all()),
+            // The placement may have been another one when they were opened.
+            looked_through: in_memory + Counts::MOST,
         }
     }
-}
-
-/// The policy that a superblock names, and its streams.
-pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
-    let options = placement::Options {
-        page_sectors: superblock.page_sectors,
-        segment_bytes: superblock.segment_bytes.into(),
-        disk: superblock.disk(),
-        ..placement::Options::default()
-    };
-    let placement = superblock.placement.build(&options);
-    let needs = placement.needs();
-    let counts = Counts {
-        user: needs.user,
-        moved: needs.moved,
-        page_in_place: match superblock.placement.in_place() {
-            true => Some(options.page().into()),
-            false => None,
-        },
-    };
-    (placement, counts)
 }
 
 /// Makes an empty volume on `device`: wipes what other systems would recognise the device by (its first
@@ -150,6 +134,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         checkpoint_segment: SegmentSeq(0),
         checkpoint_crc: 0,
         placement: making.placement,
+        auto: making.auto,
         page_sectors: making.page_sectors,
         positioning: making
             .disk
@@ -179,8 +164,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
     };
     let (placement, counts) = placement_of(&superblock);
     let spare = spare_part(&options, &layout, making.placement);
-    let of = (counts.meta(), spare);
-    let table = SegmentTable::new(layout, of, segments, queue, &options);
+    let table = SegmentTable::new(layout, spare, segments, queue, &options);
     let parts = Parts {
         streams: Streams::new(layout, counts, table, resume),
         map: Map::new(making.volume, Shape::default()),
@@ -259,7 +243,7 @@ pub async fn open(
     let read = read::read_checkpoint(&store, &superblock).await?;
     let checkpoint = read.checkpoint;
     let (mut placement, counts) = placement_of(&superblock);
-    let ahead = Ahead::of(&superblock, counts);
+    let ahead = Ahead::of(&superblock);
     let found = scan(&store, &superblock, &checkpoint, ahead).await?;
     if found.is_damaged() && !accept_loss {
         return Err(OpenError::Damaged {
@@ -271,11 +255,8 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let of = (
-        counts.meta(),
-        spare_part(&options, &layout, superblock.placement),
-    );
-    let mut table = SegmentTable::new(layout, of, segments, queue, &options);
+    let spare = spare_part(&options, &layout, superblock.placement);
+    let mut table = SegmentTable::new(layout, spare, segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);
     }
@@ -332,6 +313,7 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
         rt.spawn(homeward(Rc::clone(inner))),
         rt.spawn(discarder(Rc::clone(inner))),
         rt.spawn(noter(Rc::clone(inner))),
+        rt.spawn(tuner(Rc::clone(inner))),
     ];
     Workers {
         _commit: commit,
@@ -428,6 +410,10 @@ fn assemble(
         commit,
         map: RefCell::new(parts.map),
         placement: RefCell::new(parts.placement),
+        tuner: RefCell::new(Tuner::new(medium_of(&superblock))),
+        auto: Cell::new(superblock.auto),
+        tune_turn: Rc::new(Lock::new()),
+        tune_asked: Event::new(),
         fill_told: Cell::new(None),
         homes: RefCell::new(Homes::new(&options, medium)),
         home_asked: Event::new(),

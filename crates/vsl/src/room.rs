@@ -221,6 +221,16 @@ impl Room {
         (self.used, (self.available + self.spare).max(1))
     }
 
+    /// Sectors that data and map may take, by weight.
+    pub(crate) fn available(&self) -> u64 {
+        self.available
+    }
+
+    /// Sectors that are mapped or preallocated beyond what may be, by weight.
+    pub(crate) fn over(&self) -> u64 {
+        (self.used + weight_in_blocks(self.preallocated)).saturating_sub(self.available)
+    }
+
     /// Whether a batch can be done, and what is ahead of it in the queue as well.
     pub(crate) fn verdict(
         &self,

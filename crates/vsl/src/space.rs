@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, Durability};
-use forebay_placement::placement::{Fact, Placement};
+use forebay_placement::placement::{Fact, Placement, Tuner};
 use forebay_rt::{Event, Lock, Portions, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, DeviceFault, LogStats};
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
@@ -21,7 +21,6 @@ use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::prepared::prepare_to_unmap;
 use crate::room::Room;
-use crate::spare::spare_part;
 use crate::stats::Stats;
 use crate::store::{SegmentStore, read_checked};
 use crate::streams::Streams;
@@ -36,6 +35,14 @@ pub(crate) struct Inner {
     pub(crate) commit: Rc<Commit<Streams>>,
     pub(crate) map: RefCell<Map>,
     pub(crate) placement: RefCell<Box<dyn Placement>>,
+    /// What is learnt for the choice of the placement.
+    pub(crate) tuner: RefCell<Tuner>,
+    /// The volume changes its placement where another is expected to cost less.
+    pub(crate) auto: Cell<bool>,
+    /// The placement is changed by one task at a time.
+    pub(crate) tune_turn: Rc<Lock>,
+    /// Enough was written for a look at the placement.
+    pub(crate) tune_asked: Event,
     /// How many sectors were mapped when the placement was last told.
     pub(crate) fill_told: Cell<Option<u64>>,
     pub(crate) pacing: RefCell<Pacing>,
@@ -140,9 +147,7 @@ impl Space {
 
     /// One segment in so many is kept free of data, beside what the cleaner and checkpoints need.
     pub fn spare_part(&self) -> u64 {
-        let placement = self.superblock().placement;
-        let layout = self.inner.store.layout();
-        spare_part(&self.inner.options, &layout, placement)
+        self.inner.commit.composer().table.spare_part()
     }
 
     /// Memory that the map takes, in bytes.

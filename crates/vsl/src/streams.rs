@@ -15,6 +15,7 @@ pub(crate) mod bare;
 mod composer;
 mod counts;
 mod gain;
+mod shape;
 
 use forebay_placement::WriteClock;
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::geometry::{Layout, Slot};
 use crate::table::SegmentTable;
 pub(crate) use counts::Counts;
 use forebay_extents::Place;
+pub(crate) use shape::StreamShape;
 
 /// What is left behind the last record and is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;
@@ -124,7 +126,7 @@ impl Streams {
             map_bytes: resume.map_bytes,
             preallocated: 0,
             next_record: resume.next_record,
-            open: (0..counts.all()).map(|_| None).collect(),
+            open: (0..Stream::COUNT).map(|_| None).collect(),
             flight: Flight::new(shape, resume.next_record.prev(), counts.all().into()),
             slots: BTreeMap::new(),
             rounds: 0,
@@ -250,7 +252,7 @@ impl Streams {
     ) -> Place {
         let len = data.len() as u32;
         self.make_room(grant, stream, entry.encoded_len(), data);
-        if self.is_user(stream) {
+        if stream.is_user() {
             self.batch_begun = true;
         }
         let open = self.open[usize::from(stream.0)]
@@ -266,16 +268,11 @@ impl Streams {
         self.layout.place(open.builder.seq(), offset)
     }
 
-    fn is_user(&self, stream: Stream) -> bool {
-        stream.0 < self.counts.user
-    }
-
     fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, data: &[u8]) {
         let n = usize::from(stream.0);
         if let Some(open) = &self.open[n] {
             // Records of moved data end with a block where that is possible.
-            let ends =
-                !self.is_user(stream) && open.builder.should_end(ENDS_WITHIN * ENTRY_BYTES_MAX);
+            let ends = !stream.is_user() && open.builder.should_end(ENDS_WITHIN * ENTRY_BYTES_MAX);
             if !ends && open.fits_record(&self.layout, entry_bytes, data) {
                 return;
             }
@@ -323,7 +320,7 @@ impl Streams {
     }
 
     fn open_record(&mut self, stream: Stream) {
-        if self.is_user(stream) && !self.has_open_round() {
+        if stream.is_user() && !self.has_open_round() {
             self.rounds += 1;
         }
         let open = self.open[usize::from(stream.0)].as_mut();
@@ -342,7 +339,7 @@ impl Streams {
 
     /// Composes what is open in a stream; of a user's stream, the whole round.
     fn compose(&mut self, stream: Stream) {
-        match self.is_user(stream) {
+        match stream.is_user() {
             true => self.end_round(),
             false => self.compose_inside(stream.0.into()),
         }
@@ -396,7 +393,7 @@ impl Streams {
 
     /// Composes what is open in the streams that are not users'.
     pub(crate) fn end_inside(&mut self) {
-        for n in self.counts.user..self.counts.all() {
+        for n in Stream::moved(0).0..=Stream::META.0 {
             self.compose_inside(n.into());
         }
     }
@@ -410,7 +407,7 @@ impl Streams {
 
     /// Puts free segments on the allocation queue, if there is room for the record that says so.
     pub(crate) fn extend_queue(&mut self, floors: &impl Floors, most: usize) {
-        let (meta, bytes) = (self.counts.meta(), (most as u64 + 1) * 4);
+        let (meta, bytes) = (Stream::META, (most as u64 + 1) * 4);
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
         let Some(mut grant) = self.grant_entry(floors, Claim::Queue, meta, (bytes, 1)) else {
             return;

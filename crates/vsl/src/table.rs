@@ -34,8 +34,6 @@ use forebay_extents::Place;
 
 /// The most segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;
-/// At least so many segments are kept free of mapped data.
-const SPARE_MIN: u64 = 3;
 
 /// What is known of a slot in memory only.
 #[derive(Clone, Copy)]
@@ -74,8 +72,7 @@ pub(crate) struct SegmentTable {
     /// Sectors that are live, and how many of them nodes of the map take.
     live: u64,
     nodes: u64,
-    /// The stream of nodes and checkpoints, and the number of segments of that stream with live sectors, or being filled.
-    meta: Stream,
+    /// The number of segments of nodes and checkpoints with live sectors, or being filled.
     node_segments: usize,
     /// The weight of all that is live.
     weight: u64,
@@ -86,11 +83,10 @@ pub(crate) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// Of these segments, with the allocation queue. Nodes and checkpoints go to the stream `meta`, and one in `spare_part` segments is
-    /// kept free of mapped data.
+    /// Of these segments, with the allocation queue. One in `spare_part` segments is kept free of mapped data.
     pub(crate) fn new(
         layout: Layout,
-        (meta, spare_part): (Stream, u64),
+        spare_part: u64,
         segments: Vec<Segment>,
         queue: VecDeque<Slot>,
         options: &Options,
@@ -124,7 +120,6 @@ impl SegmentTable {
             victims: Victims::new(),
             live: 0,
             nodes: 0,
-            meta,
             node_segments: 0,
             weight: 0,
             discards: options.discard,
@@ -232,7 +227,7 @@ impl SegmentTable {
     }
 
     fn holds_nodes(&self, slot: Slot, state: SegmentState) -> bool {
-        state.has_number() && !state.is_unused() && self.get(slot).stream == self.meta
+        state.has_number() && !state.is_unused() && self.get(slot).stream == Stream::META
     }
 
     /// The one transition function.
@@ -306,13 +301,6 @@ impl SegmentTable {
     pub(crate) fn byte_at(&self, place: Place) -> Option<u64> {
         let slot = self.slot_at(place)?;
         Some(self.layout.slot_at(slot) + u64::from(self.layout.offset_of(place)))
-    }
-
-    /// Segments that are kept free of mapped data, so that there are some with little in them. Not fewer than
-    /// `SPARE_MIN`: where cleaning all segments once gains less than the checkpoint and the records write that tell of it, it
-    /// would never end.
-    pub(crate) fn spare(&self) -> u64 {
-        (self.len() as u64).div_ceil(self.spare_part).max(SPARE_MIN)
     }
 
     /// Sectors that are live.

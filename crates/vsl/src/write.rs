@@ -1,7 +1,7 @@
 //! Doing a batch: waiting for room, then all of it in one go.
 
 use forebay_placement::WriteClock;
-use forebay_placement::placement::{Fill, Overwritten, Placement, UserPlace, UserWrite};
+use forebay_placement::placement::{Fill, Overwritten, Placement, Tuner, UserPlace, UserWrite};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::homes::{Home, Homes};
 use crate::prepared::{mapped, unmap};
 use crate::room::{Asking, Lack, Room, Verdict};
 use crate::space::{Inner, Space, is_durable};
-use crate::streams::Streams;
+use crate::streams::{Counts, Streams};
 use forebay_extents::Map;
 use forebay_extents::Place;
 use forebay_extents::{Changes, Check, Extent};
@@ -236,6 +236,7 @@ impl Inner {
             changes: Changes::default(),
             huge,
             placement: &mut ***placement,
+            tuner: &mut self.tuner.borrow_mut(),
             homes: &mut self.homes.borrow_mut(),
             block: self.device.geometry().block_size.into(),
             now: self.rt.now(),
@@ -266,6 +267,9 @@ impl Inner {
         self.ask_for_checkpoint_if_due();
         self.replenish(0);
         self.tell_fill();
+        if self.wants_look() {
+            self.tune_asked.notify_all();
+        }
         self.clean_asked.notify_all();
         if self.map.borrow().detached() > 0 {
             self.reap_asked.notify_all();
@@ -340,6 +344,7 @@ struct Doing<'a> {
     /// Trims from this length on do not look at all that was mapped there.
     huge: u64,
     placement: &'a mut dyn Placement,
+    tuner: &'a mut Tuner,
     homes: &'a mut Homes,
     /// The device's.
     block: u64,
@@ -384,11 +389,14 @@ impl Doing<'_> {
         let segment = self.streams.table.get(slot);
         Some(Overwritten {
             born: segment.born,
-            stream: self.streams.counts.named(segment.stream),
+            stream: Counts::named(segment.stream),
         })
     }
 
     fn write(&mut self, sector: Sector, data: &Buf) {
+        let (map, all) = (&*self.map, (data.len() as u64 / SECTOR_BYTES) as u32);
+        self.tuner
+            .wrote(sector, all, |at| !mapped(map, at, 1).is_empty());
         let (mut at, mut done) = (sector, 0);
         let mut run: Option<Run> = None;
         let (mut wanted, mut placed) = (UserPlace::Append(0), 0);

@@ -66,6 +66,7 @@ fn used(kind: Kind) -> Case {
             layout: layout.unwrap(),
             space_sectors: SECTORS,
             placement: kind,
+            auto: false,
             page_sectors: 16,
             disk: None,
         };

@@ -118,6 +118,7 @@ fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
         layout,
         space_sectors: 1 << 30,
         placement: Kind::Overwrite,
+        auto: false,
         page_sectors: 8,
         disk: None,
     };

@@ -50,6 +50,7 @@ fn making(placement: Kind, layout: Layout) -> Making {
         layout,
         space_sectors: LEN / SECTOR_BYTES,
         placement,
+        auto: false,
         page_sectors: PAGE_SECTORS as u32,
         disk: Some(Disk {
             positioning: 0.0085,
@@ -234,6 +235,7 @@ fn a_volume_of_any_page_is_used() {
         let device: Rc<dyn Device> = Rc::new(StampStore::new(65 << 20, 4096));
         let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
         let making = Making {
+            auto: false,
             page_sectors,
             ..making(Kind::HyLog, layout.expect("fits"))
         };

@@ -40,6 +40,7 @@ fn making(placement: Kind, layout: Layout, page_sectors: u32, disk: Option<Disk>
         layout,
         space_sectors: 1 << 30,
         placement,
+        auto: false,
         page_sectors,
         disk,
     }

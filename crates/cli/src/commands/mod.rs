@@ -13,5 +13,6 @@ pub(crate) mod mount;
 pub(crate) mod remove;
 pub(crate) mod resize;
 pub(crate) mod status;
+pub(crate) mod tune;
 pub(crate) mod udev;
 pub(crate) mod umount;

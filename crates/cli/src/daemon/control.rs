@@ -15,6 +15,7 @@ use futures_util::future::{Either, select};
 
 use super::resize::resize;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
+use super::tune::tune;
 use super::{Daemon, place};
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::{Reply, left};
@@ -32,6 +33,8 @@ const WRITING_BACK: &str = "writing back";
 const CLOSING: &str = "closing";
 /// What is being done while the volume takes the length of its devices.
 const RESIZING: &str = "resizing";
+/// The same while a volume's placement is changed.
+const TUNING: &str = "changing the placement";
 /// How long to wait when the process has no descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -160,6 +163,10 @@ impl Client {
                 let resized = self.telling(RESIZING, resize(daemon, size)).await;
                 self.say(&resized.map_or_else(Into::into, Reply::Resized))
                     .await
+            }
+            Request::Tune { placement } => {
+                let tuned = self.telling(TUNING, tune(daemon, placement)).await;
+                self.say(&tuned.map_or_else(Into::into, Reply::Tuned)).await
             }
             Request::Detach { keep_dirty } => {
                 let waits = Waits::new(daemon);

@@ -19,6 +19,7 @@ mod resize;
 mod spawn;
 mod start;
 mod stop;
+mod tune;
 mod via;
 
 use std::cell::{Cell, RefCell};

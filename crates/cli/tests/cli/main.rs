@@ -29,6 +29,7 @@ mod service;
 mod silent;
 mod spaces;
 mod system;
+mod tune;
 mod watch;
 mod web;
 mod world;

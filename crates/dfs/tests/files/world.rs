@@ -41,6 +41,7 @@ impl World {
             layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
             space_sectors: geometry.space_sectors(),
             placement: forebay_vsl::Kind::Lfs,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

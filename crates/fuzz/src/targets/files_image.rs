@@ -53,6 +53,7 @@ async fn space(rt: &Rt) -> (Space, Workers) {
         layout: layout.expect("it fits"),
         space_sectors: GEOMETRY.space_sectors(),
         placement: forebay_vsl::Kind::Lfs,
+        auto: false,
         page_sectors: 8,
         disk: None,
     };

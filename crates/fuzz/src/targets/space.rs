@@ -93,6 +93,7 @@ fn medium() -> Vec<u8> {
         layout: Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits"),
         space_sectors: 1 << 30,
         placement: Kind::HyLogSepBit,
+        auto: false,
         page_sectors: 16,
         disk: None,
     };

@@ -17,15 +17,23 @@ const FLASH: Medium = Medium {
     ..DISK
 };
 
+fn at(d: f64, access: Access) -> Known {
+    Known {
+        access,
+        utilisation: d,
+        ..Known::assumed(8 << 10)
+    }
+}
+
 fn chosen(medium: &Medium, d: f64) -> Kind {
-    choose(medium, d, &Access::skewed(0.8, 0.2)).kind
+    choose(medium, &at(d, Access::skewed(0.8, 0.2))).kind
 }
 
 #[test]
 fn a_full_disk_is_to_have_a_hybrid_and_an_empty_one_a_log() {
     assert_eq!(chosen(&DISK, 0.3), Kind::Lfs);
     assert_eq!(chosen(&DISK, 0.98), Kind::HyLog);
-    let even = choose(&DISK, 0.999, &Access::uniform());
+    let even = choose(&DISK, &at(0.999, Access::uniform()));
     assert_eq!(even.kind, Kind::Overwrite);
 }
 
@@ -37,25 +45,18 @@ fn what_does_not_pay_for_positioning_is_overwritten_and_what_cannot_be_is_logged
     };
     assert_eq!(chosen(&fast, 0.9), Kind::Overwrite);
     let zipf = Access::zipf(1 << 16, 0.99);
-    assert_eq!(choose(&FLASH, 0.9, &zipf).kind, Kind::SepBit);
-    assert_eq!(choose(&FLASH, 0.9, &Access::uniform()).kind, Kind::Lfs);
-    let costs = choose(&FLASH, 0.9, &Access::uniform()).costs;
+    assert_eq!(choose(&FLASH, &at(0.9, zipf)).kind, Kind::SepBit);
+    assert_eq!(choose(&FLASH, &at(0.9, Access::uniform())).kind, Kind::Lfs);
+    let costs = choose(&FLASH, &at(0.9, Access::uniform())).costs;
     assert!(costs.iter().all(|(kind, _)| !kind.in_place()), "{costs:?}");
 }
 
 #[test]
 fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
-    let chosen = choose(&DISK, 0.98, &Access::skewed(0.8, 0.2));
+    let chosen = choose(&DISK, &at(0.98, Access::skewed(0.8, 0.2)));
     let costs: Vec<Kind> = chosen.costs.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(costs.len(), Kind::ALL.len());
-    for part in [
-        "33.3 times",
-        "0.94",
-        "98 %",
-        "80 %",
-        "overwrite 33.3",
-        "lfs ",
-    ] {
+    for part in ["33.3 times", "0.94", "98 %", "80 %", "overwrite ", "lfs "] {
         assert!(chosen.why.contains(part), "{part}: {}", chosen.why);
     }
 }
@@ -63,10 +64,29 @@ fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
 #[test]
 fn a_full_medium_is_chosen_for_too() {
     for (medium, d) in [(&DISK, 1.0), (&FLASH, 1.0), (&DISK, 0.0), (&FLASH, 0.0)] {
-        let chosen = choose(medium, d, &Access::uniform());
+        let chosen = choose(medium, &at(d, Access::uniform()));
         assert!(
             chosen.costs.iter().any(|(kind, _)| *kind == chosen.kind),
             "{chosen:?}"
         );
     }
+}
+
+#[test]
+fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
+    let slow = |positioning| Medium {
+        disk: Disk {
+            positioning,
+            ..DISK.disk
+        },
+        ..DISK
+    };
+    let known = at(0.9, Access::uniform());
+    let same = choose_by_all(&[slow(0.005), slow(0.006)], &known).unwrap();
+    assert_eq!(same, choose(&slow(0.005), &known));
+    let all = [slow(0.002), slow(0.0), slow(0.0002), slow(0.02)];
+    let chosen = choose_by_all(&all, &known).unwrap();
+    assert!(chosen.why.contains("measured 4 times"), "{}", chosen.why);
+    assert!(chosen.why.contains("differ"), "{}", chosen.why);
+    assert_eq!(choose_by_all(&[], &known), None);
 }

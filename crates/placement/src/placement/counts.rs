@@ -22,9 +22,14 @@ pub(super) const COUNT_MAX: u8 = u8::MAX;
 /// The most pages of a sample.
 const SAMPLE: usize = 4096;
 const ROWS: usize = 2;
+/// Counts up to this are told apart one by one; beyond, four to each doubling, as few pages have them.
+const SINGLE: u8 = 16;
 
 /// Numbers of pages by their count.
 pub(super) type ByCount = [f64; COUNT_MAX as usize + 1];
+
+/// Numbers of page writes by the count of the page.
+pub(super) type WritesByCount = [u64; COUNT_MAX as usize + 1];
 
 /// Counts by page.
 #[derive(Clone, Debug)]
@@ -131,9 +136,38 @@ impl Sample {
         }
     }
 
-    fn has_room_for(&self, page: u64) -> bool {
+    /// One page in so many is as likely to be in the sample as any other.
+    pub(super) fn one_in(&self) -> u64 {
+        1 << self.zeroes.min(63)
+    }
+
+    /// True if `page` is in the sample, or will be once it was written.
+    pub(super) fn has_room_for(&self, page: u64) -> bool {
         trailing(page) >= self.zeroes
     }
+}
+
+/// Pages and writes by count, the higher counts together.
+pub(super) fn classes(pages: &ByCount, writes: &WritesByCount) -> Vec<(f64, f64)> {
+    let mut classes: Vec<(f64, f64)> = Vec::new();
+    let mut class = None;
+    for (count, (&pages, &writes)) in (0..=COUNT_MAX).zip(pages.iter().zip(writes)) {
+        let this = match count < SINGLE {
+            true => u32::from(count),
+            // Four to each doubling: the highest three bits, and where they are.
+            false => count.ilog2() * 8 + u32::from(count >> (count.ilog2() - 2)),
+        };
+        let writes = writes as f64;
+        match classes.last_mut() {
+            Some(last) if class == Some(this) => {
+                last.0 += pages;
+                last.1 += writes;
+            }
+            _ => classes.push((pages, writes)),
+        }
+        class = Some(this);
+    }
+    classes
 }
 
 /// Of another hash than that of the cells, so that the sample's pages do not share them.

@@ -19,20 +19,16 @@
 //! logged until then, and what that costs is measured: no model knows what a volume is for. But where even half of what logging even
 //! accesses costs is more than writing home does, since the volume is very full, nothing is logged until then.
 
-use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample};
+use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample, WritesByCount, classes};
 use super::pages::{alike, pages, spread};
 use super::{Fill, Options};
-use crate::cost::{Access, Hybrid, best_hot_share_by, cleaning_cost, greedy_utilisation};
+use crate::cost::{APPENDED, Access, Hybrid, best_hot_share_by, cleaning_cost, greedy_utilisation};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 /// An epoch is one page write for so many pages.
 const PAGES_PER_WRITE: u64 = 2;
 /// The least page writes of an epoch.
 const EPOCH_MIN: u64 = 1024;
-/// Counts up to this are told apart one by one; beyond, four to each doubling, as few pages have them.
-const SINGLE: u8 = 16;
-/// What is to lie in place is appended first, which costs so much more.
-const APPENDED: f64 = 1.0;
 /// What a division must cost at most, of what all or nothing in the log does, to take the place of that;
 /// and to keep it.
 const WORTH: f64 = 0.9;
@@ -64,7 +60,7 @@ struct Epoch {
     sectors: u64,
     requests: u64,
     /// Page writes by the count from before of the page.
-    by_count: [u64; COUNT_MAX as usize + 1],
+    by_count: WritesByCount,
 }
 
 impl Default for Epoch {
@@ -360,29 +356,6 @@ impl Heat {
             (_, bar) => (EPOCHS * epoch.sectors) / u64::from(bar.max(1)),
         };
     }
-}
-
-/// Pages and writes by count, the higher counts together.
-fn classes(pages: &ByCount, writes: &[u64; 256]) -> Vec<(f64, f64)> {
-    let mut classes: Vec<(f64, f64)> = Vec::new();
-    let mut class = None;
-    for (count, (&pages, &writes)) in (0..=COUNT_MAX).zip(pages.iter().zip(writes)) {
-        let this = match count < SINGLE {
-            true => u32::from(count),
-            // Four to each doubling: the highest three bits, and where they are.
-            false => count.ilog2() * 8 + u32::from(count >> (count.ilog2() - 2)),
-        };
-        let writes = writes as f64;
-        match classes.last_mut() {
-            Some(last) if class == Some(this) => {
-                last.0 += pages;
-                last.1 += writes;
-            }
-            _ => classes.push((pages, writes)),
-        }
-        class = Some(this);
-    }
-    classes
 }
 
 #[cfg(test)]

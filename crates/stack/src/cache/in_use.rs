@@ -8,7 +8,8 @@ use forebay_device::{Checked, Device, DeviceError};
 use forebay_units::ByteLen;
 
 use super::words;
-use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, PlaceExtent, Resized};
+use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent, Resized};
+use crate::not_done::NotDone;
 use crate::{CacheStatus, Cause, Status};
 
 /// A write cache in use.
@@ -88,11 +89,11 @@ impl Layer for Cache {
         self.volume.gives_up()
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         Box::pin(async move {
             if size.is_some() {
                 let text = "a cached volume is as long as its data device: leave out --size, and make that longer";
-                return Err(NotResized::new(Cause::Usage, text));
+                return Err(NotDone::new(Cause::Usage, text));
             }
             let resized = self.volume.resize().await;
             let resized = resized.map_err(|error| {
@@ -100,7 +101,7 @@ impl Layer for Cache {
                     ResizeError::Shrunk { .. } => Cause::Refused,
                     ResizeError::Device(_) | ResizeError::Log(_) => Cause::Device,
                 };
-                NotResized::new(cause, error)
+                NotDone::new(cause, error)
             })?;
             Ok(Resized {
                 before: resized.before,

@@ -15,9 +15,10 @@ use forebay_vsl::Workers;
 use super::status::{self, Counted};
 use super::words;
 use crate::cache::Attached;
-use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, PlaceExtent, Resized};
+use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent, Resized, Tuned};
+use crate::not_done::NotDone;
 use crate::space::{self, SpaceMode, status_of};
-use crate::{Cause, FilesStatus, Part, SpaceOptions, StackError, Status};
+use crate::{Cause, FilesStatus, Part, Placing, SpaceOptions, StackError, Status};
 
 /// How often it is looked how full it is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -209,14 +210,23 @@ impl Layer for InUse {
         Some(NotDrained(failure.to_string()))
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         Box::pin(async move {
             match size {
                 None => space::resize_room(self.fs.space()).await,
-                Some(_) => Err(NotResized::new(
+                Some(_) => Err(NotDone::new(
                     Cause::Usage,
                     "a filesystem is as large as its device: leave out --size, and make that longer",
                 )),
+            }
+        })
+    }
+
+    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+        Box::pin(async move {
+            match placement {
+                Some(Placing::Auto) => Err(NotDone::does_not_choose()),
+                placement => space::tune(self.fs.space(), placement).await,
             }
         })
     }

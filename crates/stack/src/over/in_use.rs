@@ -8,8 +8,9 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use super::admission::Admission;
-use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
-use crate::{CacheStatus, Status};
+use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
+use crate::not_done::NotDone;
+use crate::{CacheStatus, Placing, Status};
 
 /// A cache over another layer.
 pub(super) struct Over {
@@ -95,7 +96,7 @@ impl Layer for Over {
     }
 
     /// The volume below, and then the cache, which is as long as that.
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         Box::pin(async move {
             let below = self.below.resize(size).await?;
             let above = self.above.resize(None).await?;
@@ -104,6 +105,10 @@ impl Layer for Over {
                 ..above
             })
         })
+    }
+
+    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+        self.below.tune(placement)
     }
 
     fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {

@@ -14,9 +14,11 @@ use forebay_vsl::{PlacedRun, Space, SpaceError, Where, Workers};
 use super::resize::resize;
 use super::served::Served;
 use super::status::{self, SpaceMode};
+use super::tune::tune;
 use super::words;
-use crate::Status;
-use crate::layer::{Layer, LayerFuture, NotDrained, NotResized, Place, PlaceExtent, Resized};
+use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
+use crate::not_done::NotDone;
+use crate::{Placing, Status};
 
 /// How often it is looked how full the volume is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -223,8 +225,12 @@ impl Layer for InUse {
         Some(NotDrained(failure.to_string()))
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotResized>> {
+    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         Box::pin(resize(&self.rt, self.space(), size))
+    }
+
+    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+        Box::pin(tune(self.space(), placement))
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use forebay_device::{Device, Geometry, Overlay};
-use forebay_placement::cost::{Access, Disk};
-use forebay_placement::placement::{Kind, Medium, choose};
+use forebay_placement::placement::{Kind, Known, Medium, choose_by_all};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
 use forebay_vsl::{
@@ -12,7 +11,7 @@ use forebay_vsl::{
     create, open,
 };
 
-use super::measure::measure;
+use super::measure::{Measured, measure};
 use super::{Placing, SpareShare};
 
 /// A volume without a length of its own has this share of what can be mapped in pieces of one sector, in 64ths: so all of it
@@ -20,8 +19,6 @@ use super::{Placing, SpareShare};
 const MAPPABLE_64THS: u64 = 63;
 /// A volume's length is a multiple of so many bytes.
 const LEN_UNIT: u64 = 1 << 20;
-/// How full a volume is taken to become, when a placement is chosen.
-const EXPECTED_FILL: f64 = 0.8;
 /// The page where none is asked for.
 const PAGE: ByteLen = ByteLen::kib(8);
 
@@ -98,11 +95,11 @@ pub(crate) async fn make(
     id: [u8; 16],
     (new, long): (&NewSpace, Long),
 ) -> Result<MadeSpace, OpenError> {
-    let disk = measure(rt, &**device).await?;
     let page = new.page.unwrap_or(PAGE);
+    let measured = measure(rt, &**device, (page.0, layout.segment_bytes.into())).await?;
     let (kind, why) = match (new.placement, long) {
-        (Placing::Auto, Long::Sectors(_)) => for_files(disk, page, &layout),
-        (asked, _) => placement(asked, disk, page, &layout),
+        (Placing::Auto, Long::Sectors(_)) => for_files(&measured, page, &layout),
+        (asked, _) => placement(asked, &measured, page, &layout),
     };
     let mut making = Making {
         volume: VolumeId(id),
@@ -112,8 +109,10 @@ pub(crate) async fn make(
             Long::Sectors(sectors) => sectors,
         },
         placement: kind,
+        // What is best for a filesystem does not follow from costs alone: see `for_files`.
+        auto: new.placement == Placing::Auto && long == Long::Wanted,
         page_sectors: (page.0 / SECTOR_BYTES) as u32,
-        disk: Some(disk),
+        disk: Some(measured.disk()),
     };
     let comfort = capacity(rt, device, &making, comfortable()).await?;
     let usual = usual_len(comfort.mappable);
@@ -163,6 +162,7 @@ pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Resu
             layout,
             space_sectors: layout.len / SECTOR_BYTES,
             placement: superblock.placement,
+            auto: false,
             page_sectors: superblock.page_sectors,
             disk: None,
         }
@@ -171,27 +171,39 @@ pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Resu
     Ok(usual_len(empty.mappable))
 }
 
-fn placement(asked: Placing, disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
-    match asked {
-        Placing::As(kind) => (kind, format!("{kind}, as asked for")),
-        Placing::Auto => {
-            let medium = Medium {
-                disk,
-                in_place: true,
-                page_bytes: page.0,
-                segment_bytes: layout.segment_bytes.into(),
-            };
-            let chosen = choose(&medium, EXPECTED_FILL, &Access::skewed(0.8, 0.2));
-            (chosen.kind, chosen.why)
-        }
+fn placement(
+    asked: Placing,
+    measured: &Measured,
+    page: ByteLen,
+    layout: &Layout,
+) -> (Kind, String) {
+    if let Placing::As(kind) = asked {
+        return (kind, format!("{kind}, as asked for"));
     }
+    let medium = |disk: &_| Medium {
+        disk: *disk,
+        in_place: true,
+        page_bytes: page.0,
+        segment_bytes: layout.segment_bytes.into(),
+    };
+    let mediums: Vec<Medium> = measured.disks.iter().map(medium).collect();
+    let chosen = choose_by_all(&mediums, &Known::assumed(page.0));
+    let chosen = chosen.expect("a device is measured at least once");
+    let why = match measured.is_stable {
+        true => chosen.why,
+        false => format!(
+            "{} Measurements of the device do not settle: it may be busy, or have a cache.",
+            chosen.why
+        ),
+    };
+    (chosen.kind, why)
 }
 
 /// How a filesystem's space is to place data. What is overwritten goes to the log first, so that an operation is whole, and
 /// so would be written twice, where a log that is not full writes it once: on flash, 16 writers at a time did 94,000
 /// writes a second and not 25,000.
-fn for_files(disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
-    let (kind, why) = placement(Placing::Auto, disk, page, layout);
+fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, String) {
+    let (kind, why) = placement(Placing::Auto, measured, page, layout);
     match kind {
         Kind::Overwrite => {
             let why = "lfs, since a log is about as quick here as writing in place, and that would be done twice";

@@ -25,24 +25,81 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// The golden ratio as a fraction of 2^64: its multiples are spread evenly, and no two neighbours are near.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Reads here and there, and then in sequence.
+/// Measurements that must agree, one after the other.
+const AGREE: usize = 3;
+/// How far their segment I/O efficiencies may be apart, as a ratio.
+const APART: f64 = 1.1;
+/// The most measurements, and how long all may take.
+const ROUNDS: usize = 8;
+const LONGEST_ALL: Duration = Duration::from_secs(12);
+
+/// What measurements of a device came to.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Measured {
+    /// Each measurement that counts, the median first.
+    pub(super) disks: Vec<Disk>,
+    /// True if they agree.
+    pub(super) is_stable: bool,
+}
+
+impl Measured {
+    /// The most usual measurement.
+    pub(super) fn disk(&self) -> Disk {
+        self.disks[0]
+    }
+}
+
+/// Measures until several measurements in a row agree on how much faster segments are written than pages, or it takes too
+/// long: a device that is busy or has a cache gives other figures each time.
 ///
 /// # Errors
 /// The device's.
-pub(super) async fn measure(rt: &Rt, device: &dyn Device) -> Result<Disk, DeviceError> {
+pub(super) async fn measure(
+    rt: &Rt,
+    device: &dyn Device,
+    (page, segment): (u64, u64),
+) -> Result<Measured, DeviceError> {
+    let (begin, mut disks) = (rt.now(), Vec::new());
+    let efficiency = |disk: &Disk| disk.efficiency(page, segment);
+    let mut is_stable = false;
+    while disks.len() < ROUNDS && (disks.is_empty() || rt.now().since(begin) < LONGEST_ALL) {
+        disks.push(measure_once(rt, device, disks.len() as u64).await?);
+        let Some(last) = disks.len().checked_sub(AGREE) else {
+            continue;
+        };
+        let found = disks[last..].iter().map(efficiency);
+        let (least, most) = found.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| {
+            (least.min(one), most.max(one))
+        });
+        if most <= least * APART {
+            disks.drain(..last);
+            is_stable = true;
+            break;
+        }
+    }
+    disks.sort_by(|a, b| efficiency(a).total_cmp(&efficiency(b)));
+    let middle = disks.len() / 2;
+    disks.swap(0, middle);
+    Ok(Measured { disks, is_stable })
+}
+
+/// Reads here and there, and then in sequence; each round elsewhere, or caches would answer.
+async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, DeviceError> {
     let len = device.geometry().len;
     let read = async |at: u64, bytes: u64| device.read(at, BufMut::zeroed(bytes as usize)).await;
     let (begin, mut reads) = (rt.now(), 0);
     while reads < PLACES && rt.now().since(begin) < LONGEST {
-        let share = reads.wrapping_mul(GOLDEN);
+        let share = (3 * PLACES * round + reads).wrapping_mul(GOLDEN);
         let piece = (u128::from(len / PIECE) * u128::from(share)) >> 64;
         read(piece as u64 * PIECE, PIECE).await?;
         reads += 1;
     }
     let random = rt.now().since(begin).as_secs_f64() / reads as f64;
+    let sequence = SEQUENCE.min(len / RUN * RUN);
+    let first = (len - sequence) / ROUNDS as u64 * round / RUN * RUN;
     let (begin, mut done) = (rt.now(), 0);
-    while done < SEQUENCE.min(len / RUN * RUN) && rt.now().since(begin) < LONGEST {
-        read(done, RUN).await?;
+    while done < sequence && rt.now().since(begin) < LONGEST {
+        read(first + done, RUN).await?;
         done += RUN;
     }
     let bandwidth = done as f64 / rt.now().since(begin).as_secs_f64().max(1e-6);
@@ -51,7 +108,7 @@ pub(super) async fn measure(rt: &Rt, device: &dyn Device) -> Result<Disk, Device
         bandwidth,
         // A device too slow for all of these reads is not asked for more.
         arms: match reads == PLACES && random >= ARM.as_secs_f64() {
-            true => arms(rt, device).await?,
+            true => arms(rt, device, 3 * PLACES * round).await?,
             false => 1.0,
         },
     })
@@ -59,7 +116,7 @@ pub(super) async fn measure(rt: &Rt, device: &dyn Device) -> Result<Disk, Device
 
 /// The number of requests that the device positions at the same time: the time of reads at ascending places one by one, divided by that of the
 /// same with several under way. In that order a single arm gains little by knowing the next ones.
-async fn arms(rt: &Rt, device: &dyn Device) -> Result<f64, DeviceError> {
+async fn arms(rt: &Rt, device: &dyn Device, used: u64) -> Result<f64, DeviceError> {
     let distance = device.geometry().len / PLACES / PIECE * PIECE;
     let sweep = async |first: u64, at_once: usize| {
         let begin = rt.now();
@@ -77,13 +134,14 @@ async fn arms(rt: &Rt, device: &dyn Device) -> Result<f64, DeviceError> {
         Ok::<_, DeviceError>(rt.now().since(begin).as_secs_f64())
     };
     // Other blocks each time, or caches would answer.
-    let alone = sweep(PLACES, 1).await?;
-    let together = sweep(2 * PLACES, AT_ONCE).await?;
+    let alone = sweep(used + PLACES, 1).await?;
+    let together = sweep(used + 2 * PLACES, AT_ONCE).await?;
     Ok((alone / together.max(1e-6)).clamp(1.0, AT_ONCE as f64))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::rc::Rc;
 
     use forebay_device::{Asked, Hooks, RamDevice, Tap};
@@ -93,6 +151,10 @@ mod tests {
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
+
+    async fn measured_on(rt: &Rt, device: &dyn Device) -> Measured {
+        measure(rt, device, (8 << 10, 1 << 20)).await.unwrap()
+    }
 
     fn measured(disks: usize) -> Disk {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
@@ -107,7 +169,7 @@ mod tests {
             disks => Rc::new(Striped::new((0..disks).map(|_| disk()).collect(), 64 << 10).unwrap()),
         };
         let on = rt.clone();
-        executor.block_on(async move { measure(&on, &*device).await.unwrap() })
+        executor.block_on(async move { measured_on(&on, &*device).await.disk() })
     }
 
     /// Each request takes a second.
@@ -127,11 +189,43 @@ mod tests {
         let device = Tap::new(RamDevice::new(64 << 20, 512), Slow(rt.clone()));
         let took = executor.block_on(async move {
             let begin = rt.now();
-            let disk = measure(&rt, &device).await.unwrap();
+            let disk = measured_on(&rt, &device).await.disk();
             assert!(disk.positioning > 0.4 && disk.arms == 1.0, "{disk:?}");
             rt.now().since(begin)
         });
-        assert!(took <= 3 * LONGEST, "{took:?}");
+        assert!(took <= LONGEST_ALL + 3 * LONGEST, "{took:?}");
+    }
+
+    /// A device that is slow for some requests, and then fast for others.
+    struct Fickle(Rt, Cell<u64>);
+
+    impl Hooks for Fickle {
+        async fn before(&self, _: &Asked) -> Result<(), DeviceError> {
+            let asked = self.1.replace(self.1.get() + 1);
+            let took = [100, 20_000, 3000][(asked / 40) as usize % 3];
+            self.0.sleep(Duration::from_micros(took)).await;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_device_is_measured_until_measurements_agree_and_if_they_never_do_that_is_said() {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        executor.block_on(async move {
+            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), Options::default());
+            let memory = Rc::new(RamDevice::new(256 << 20, 512));
+            let disk = Emulated::new(&rt, memory, drive).unwrap();
+            let measured = measured_on(&rt, &disk).await;
+            assert!(
+                measured.is_stable && measured.disks.len() == AGREE,
+                "{measured:?}"
+            );
+            let fickle = Fickle(rt.clone(), Cell::new(0));
+            let fickle = Tap::new(RamDevice::new(256 << 20, 512), fickle);
+            let measured = measured_on(&rt, &fickle).await;
+            assert!(!measured.is_stable, "{measured:?}");
+        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! `make.rs` makes one (`measure.rs` tells how fast a device is), `attach.rs` takes it into use: `in_use.rs`, over
 //! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through an overlay, which
-//! keeps what recovery writes in memory. `resize.rs` makes one longer. `hint.rs` says what to do about one that is refused. `spare.rs` is the share that is kept free. `status.rs` is what it says of itself, `words.rs` for people.
+//! keeps what recovery writes in memory. `resize.rs` makes one longer, `tune.rs` changes how it places data. `hint.rs` says what to do about one that is refused. `spare.rs` is the share that is kept free. `status.rs` is what it says of itself, `words.rs` for people.
 
 mod attach;
 mod hint;
@@ -16,6 +16,7 @@ mod resize;
 mod served;
 mod spare;
 mod status;
+mod tune;
 pub(crate) mod words;
 
 pub(crate) use attach::{attach, take_up};
@@ -30,3 +31,4 @@ pub(crate) use resize::resize_room;
 pub use spare::{ParseSpareError, SpareShare};
 pub(crate) use status::status_of;
 pub use status::{SpaceMode, SpaceStatus};
+pub(crate) use tune::tune;

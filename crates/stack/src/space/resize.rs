@@ -6,14 +6,15 @@ use forebay_vsl::{GrowError, Layout, Space};
 
 use super::make::usual_len_on;
 use crate::Cause;
-use crate::layer::{NotResized, Resized};
+use crate::layer::Resized;
+use crate::not_done::NotDone;
 
-fn failed(error: GrowError) -> NotResized {
+fn failed(error: GrowError) -> NotDone {
     let cause = match &error {
         GrowError::Shrunk { .. } => Cause::Refused,
         GrowError::Device(_) | GrowError::Space(_) => Cause::Device,
     };
-    NotResized::new(cause, error)
+    NotDone::new(cause, error)
 }
 
 /// Has a volume take all of its device, and makes it `size` bytes long. Without a size, the volume gets the length that one
@@ -25,7 +26,7 @@ pub(super) async fn resize(
     rt: &Rt,
     space: &Space,
     size: Option<ByteLen>,
-) -> Result<Resized, NotResized> {
+) -> Result<Resized, NotDone> {
     let before = space.sectors() * SECTOR_BYTES;
     let (now, wanted) = space.layouts().map_err(failed)?;
     let len = match size {
@@ -33,7 +34,7 @@ pub(super) async fn resize(
         None if wanted == now => before,
         None => {
             let usual = usual_len_on(rt, space, wanted).await;
-            usual.map_err(|error| NotResized::new(Cause::Device, error))?
+            usual.map_err(|error| NotDone::new(Cause::Device, error))?
         }
     };
     space.grow(len / SECTOR_BYTES).await.map_err(failed)?;
@@ -48,7 +49,7 @@ pub(super) async fn resize(
 ///
 /// # Errors
 /// If the device became shorter or fails.
-pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotResized> {
+pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotDone> {
     let mappable = || space.capacity().mappable;
     let before = mappable();
     let (now, wanted) = space.layouts().map_err(failed)?;
@@ -61,8 +62,8 @@ pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotResized> {
 }
 
 /// The length that a volume gets that is to be `size` bytes long.
-fn possible(size: ByteLen, before: u64) -> Result<u64, NotResized> {
-    let refuse = |why: String| Err(NotResized::new(Cause::Usage, why));
+fn possible(size: ByteLen, before: u64) -> Result<u64, NotDone> {
+    let refuse = |why: String| Err(NotDone::new(Cause::Usage, why));
     if size.0 < before {
         return refuse(format!(
             "it has {} ({before} bytes), and a volume cannot be made shorter: give a --size of that or more",

@@ -75,6 +75,10 @@ described! {
         Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be mapped is; `full`: all of it; `failed`: the device failed",
         Fact mode_detail: Option<String> = "What failed, or what to do",
         Fact placement: String = "How data is placed",
+        Fact placement_auto: bool = "Whether the volume changes its placement where another is expected to cost less",
+        Fact placement_reason: Option<String> = "What is expected to cost least by what users write, and why; none before enough was written to tell",
+        Fact placement_leaning: Option<String> = "The placement that the newest looks found better than the present one by enough to change",
+        Counter placement_looks: u64 = "Looks at what users write",
         Fact placement_facts: Vec<PlacementFact> = "What the placement says of itself: `name`, `value`, `unit`",
         Fact discards: bool = "Whether segments are discarded before they are used again",
         Gauge len: u64 = "Length of the volume in bytes",
@@ -168,11 +172,15 @@ pub(crate) fn status_of(space: &Space) -> SpaceStatus {
         value: fact.value,
         unit: fact.unit.into(),
     });
-    let worn = space.wear();
+    let (worn, tuning) = (space.wear(), space.tuning());
     SpaceStatus {
         mode,
         mode_detail: failure.or(advice),
-        placement: space.superblock().placement.to_string(),
+        placement: space.placement().to_string(),
+        placement_auto: space.is_auto(),
+        placement_reason: tuning.why,
+        placement_leaning: tuning.leaning.map(|(kind, _)| kind.to_string()),
+        placement_looks: tuning.looks,
         placement_facts: facts.collect(),
         discards: space.options().discard,
         len: capacity.mappable,

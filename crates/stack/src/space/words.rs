@@ -39,12 +39,13 @@ pub(crate) fn status(
         (
             "placement",
             match status.discards {
-                true => format!("{}{facts}, discards what is free", status.placement),
-                false => format!("{}{facts}", status.placement),
+                true => format!("{}{facts}, discards what is free", placed(status)),
+                false => format!("{}{facts}", placed(status)),
             },
         ),
         ("segments", segments(status)),
     ];
+    lines.extend(tuned(status).map(|why| ("tuning", why)));
     requests(status, &mut lines);
     if let Some((earlier, seconds)) = earlier {
         lines.push(("now", rates(status, earlier, seconds)));
@@ -62,6 +63,35 @@ pub(crate) fn status(
     ));
     what_is_wrong(status, &mut lines);
     lines
+}
+
+fn placed(status: &SpaceStatus) -> String {
+    match status.placement_auto {
+        true => format!("{} (auto)", status.placement),
+        false => status.placement.clone(),
+    }
+}
+
+/// What was learnt for the choice of the placement.
+fn tuned(status: &SpaceStatus) -> Option<String> {
+    let reason = status.placement_reason.as_ref();
+    let why = reason.map(|why| {
+        format!(
+            "by {} looks at what is written: {why}",
+            status.placement_looks
+        )
+    });
+    match (&status.placement_leaning, status.placement_auto) {
+        (Some(better), true) => Some(format!("changes to {better} if it stays better; {}", why?)),
+        (Some(better), false) => Some(format!(
+            "`forebay tune --placement {better}` would cost less; {}",
+            why?
+        )),
+        (None, true) => Some(why.unwrap_or_else(|| {
+            "too little was overwritten to tell whether another placement would cost less".into()
+        })),
+        (None, false) => why,
+    }
 }
 
 /// What there is to say of a volume below a cache.

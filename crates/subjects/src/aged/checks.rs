@@ -92,7 +92,7 @@ pub(super) fn checkpoints(
     let nodes = 4096 * (8 + extents / LEAF_ENTRIES);
     let one = nodes * 9 / 8 + 32 * recipe.segments + (64 << 10);
     let constant = (1 << 20) + (asked + 2) * one;
-    let share = match recipe.age == Age::Crowd && recipe.placement.in_place() {
+    let share = match recipe.age == Age::Crowd && (recipe.changes || recipe.placement.in_place()) {
         true => CHECKPOINTS_SHARE_IN_PLACE,
         false => CHECKPOINTS_SHARE,
     };
@@ -125,7 +125,8 @@ pub(super) fn amplification(
     let utilisation = utilisation.clamp(0.01, 0.99);
     let model = write_amplification(greedy_utilisation(utilisation, lines as u32));
     let text = format!("uniform overwrites cost {found:.2}, by the model {model:.2}");
-    let is_plain = recipe.placement == Kind::Lfs && recipe.segment_bytes >= 256 << 10;
+    let is_lfs = recipe.placement == Kind::Lfs && !recipe.changes;
+    let is_plain = is_lfs && recipe.segment_bytes >= 256 << 10;
     match is_plain && found > ABOVE_MODEL * model {
         true => Err(Violation::new("amplification", text)),
         false => Ok(text),

@@ -34,6 +34,7 @@ impl Writer {
             Phase::Read(lines) => self.read(lines).await,
             Phase::Flush => self.flush().await,
             Phase::Checkpoint => self.checkpoint().await,
+            Phase::Place(kind) => self.place(kind).await,
         }
     }
 

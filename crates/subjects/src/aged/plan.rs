@@ -8,6 +8,7 @@ use forebay_sim::disk::{Coin, Faults, Trouble};
 use forebay_sim::plan::coin;
 
 use super::recipe::{Age, Recipe};
+use forebay_vsl::Kind;
 
 /// Scenarios with seeds next to each other that begin with the same aged volume.
 const OF_A_RECIPE: u64 = 8;
@@ -47,6 +48,8 @@ pub(super) enum Phase {
     Read(u64),
     Flush,
     Checkpoint,
+    /// Changes the placement; refused where the volume is too full for it.
+    Place(Kind),
 }
 
 /// How a huge trim is made durable.
@@ -104,6 +107,7 @@ impl AgedPlan {
             recipe,
             incarnations,
         }
+        .with_changes()
     }
 }
 
@@ -128,6 +132,30 @@ impl AgedPlan {
             recipe,
             incarnations,
         }
+        .with_changes()
+    }
+}
+
+impl AgedPlan {
+    /// Some scenarios change the placement, before any phase. By numbers of its own, so that scenarios are otherwise what
+    /// they were.
+    fn with_changes(mut self) -> AgedPlan {
+        let rng = Rng::new(mix(self.seed, 0x7e_3e12));
+        if !rng.one_in(6) {
+            return self;
+        }
+        self.recipe.changes = true;
+        let writers = self.incarnations.iter_mut().map(|one| &mut one.phases);
+        for phases in writers.flatten() {
+            if phases.is_empty() || rng.coin() {
+                continue;
+            }
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(phases.len() as u64 + 1) as usize;
+                phases.insert(at, Phase::Place(rng.pick(&Kind::ALL)));
+            }
+        }
+        self
     }
 }
 

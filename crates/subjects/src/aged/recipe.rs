@@ -54,6 +54,8 @@ pub(super) struct Recipe {
     pub(super) discard: bool,
     pub(super) recovery_entries: u64,
     pub(super) spare_part: u64,
+    /// The placement changes: what is known of one placement cannot be asked of the volume.
+    pub(super) changes: bool,
 }
 
 /// An aged volume: its disk, and what it holds.
@@ -117,6 +119,7 @@ impl Recipe {
             discard: rng.one_in(4),
             recovery_entries: rng.pick(&[1 << 20, 1 << 20, 1 << 13]),
             spare_part: rng.pick(&[16, 16, 16, 128, 512]),
+            changes: false,
         };
         common.special(&rng)
     }

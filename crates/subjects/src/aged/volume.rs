@@ -37,6 +37,7 @@ pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> Making {
         layout: layout.expect("it is large enough"),
         space_sectors: recipe.space_sectors(),
         placement: recipe.placement,
+        auto: false,
         page_sectors: 8,
         disk: None,
     }

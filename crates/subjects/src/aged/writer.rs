@@ -9,7 +9,7 @@ use forebay_rng::Rng;
 use forebay_rt::Rt;
 use forebay_sim::Violation;
 use forebay_units::Sector;
-use forebay_vsl::{Batch, Space, SpaceError};
+use forebay_vsl::{Batch, Kind, Space, SpaceError, TuneError};
 
 use super::checks;
 use super::content::{LINE_SECTORS, SECTOR, fill, number_of};
@@ -238,6 +238,22 @@ impl Writer {
         let done = self.rt.timeout(patience, self.space.checkpoint()).await;
         self.world.checkpoints.set(self.world.checkpoints.get() + 1);
         self.durable("a checkpoint", done.map_err(|_| patience), &marks)
+    }
+
+    /// Changes the placement, which is durable then, as a checkpoint is.
+    pub(super) async fn place(&self, kind: Kind) -> Result<(), Over> {
+        let marks = self.world.content.borrow().marks();
+        let patience = self.world.patience.get();
+        let placed = self.space.set_placement(Some(kind));
+        let done = self.rt.timeout(patience, placed).await;
+        self.world.checkpoints.set(self.world.checkpoints.get() + 1);
+        let done = match done {
+            Ok(Err(TuneError::Full { .. })) => return Ok(()),
+            Ok(Err(TuneError::Space(error))) => Ok(Err(error)),
+            Ok(Ok(())) => Ok(Ok(())),
+            Err(_) => Err(patience),
+        };
+        self.durable("a change of the placement", done, &marks)
     }
 
     fn durable(

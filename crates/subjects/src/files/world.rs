@@ -168,6 +168,7 @@ impl Ctx {
             layout: layout.expect("it is large enough"),
             space_sectors: GEOMETRY.space_sectors(),
             placement: forebay_vsl::Kind::Lfs,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

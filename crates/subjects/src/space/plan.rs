@@ -52,6 +52,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             levelled: rng.one_in(4),
             spare_part: rng.pick(&[16, 128, 1024]),
             placement: placing(&rng, kind),
+            changes: None,
         },
         block,
         len,
@@ -76,6 +77,8 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         1 | 2 => recoveries_are_cut(&mut plan, &rng),
         _ => {}
     }
+    let rng = Rng::new(mix(seed, 0x7e_3e11));
+    plan.volume.changes = rng.one_in(8).then(|| rng.next());
     let rng = Rng::new(mix(seed, 0x1d_1e07));
     if plan.volume.kind == Kind::Calm && rng.one_in(16) {
         rots_behind_the_last_life(&mut plan, &rng);
@@ -89,6 +92,7 @@ fn rots_behind_the_last_life(plan: &mut Plan, rng: &Rng) {
     if plan.volume.placement.in_place() {
         plan.volume.placement = rng.pick(&[Placing::Lfs, Placing::Wolf, Placing::SepBit]);
     }
+    plan.volume.changes = None;
     // A clock that leaps may end the idle time before the volume has noted anything.
     plan.clock_leaps = None;
     let last = plan.lives.last_mut().expect("a life");

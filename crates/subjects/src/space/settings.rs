@@ -67,6 +67,8 @@ pub struct Space {
     pub levelled: bool,
     /// How data is placed.
     pub placement: forebay_vsl::Kind,
+    /// The placement is changed now and then, as follows from this seed.
+    pub changes: Option<u64>,
 }
 
 impl Space {
@@ -85,7 +87,14 @@ impl Space {
             levelled: false,
             spare_part: forebay_vsl::SPARE_PART,
             placement: Placing::Lfs,
+            changes: None,
         }
+    }
+
+    /// True if what was brought home may be there: parts of that have no checksum, so of a disk that harms data nothing can be
+    /// asked then.
+    pub(super) fn allows(&self, placement: Placing) -> bool {
+        !self.is_dishonest() || !placement.in_place()
     }
 }
 
@@ -102,6 +111,9 @@ impl Settings for Space {
         write!(f, ", 1/{} spare", self.spare_part)?;
         if self.placement.in_place() {
             write!(f, ", {} bytes on their way home", self.home_bytes)?;
+        }
+        if self.changes.is_some() {
+            write!(f, ", another placement now and then")?;
         }
         if self.levelled {
             write!(f, ", worn evenly")?;
@@ -128,6 +140,7 @@ impl Settings for Space {
             |space| space.map_bytes = None,
             |space| space.discard = false,
             |space| space.levelled = false,
+            |space| space.changes = None,
             |space| space.placement = Placing::Lfs,
             |space| space.recovery_entries = 1 << 20,
         ]

@@ -18,7 +18,7 @@ use super::numbers;
 use super::plan::{Plan, of_seed};
 use super::rot;
 use super::settings::{Kind, Role, Space};
-use super::volume::{Medium, Served, attaching, holding, kept};
+use super::volume::{Changes, Medium, Served, attaching, holding, kept};
 
 /// Time limit of the last checkpoint, which a device that fails can hold up for ever. The program has the same limit.
 const CHECKPOINT: Duration = Duration::from_secs(10);
@@ -72,6 +72,11 @@ impl Watcher for Nothing {
     fn ended(&self, _: &Request, _: bool) {}
 }
 
+/// How a fresh volume places data, and whether that changes.
+fn placed(plan: &Plan) -> (forebay_vsl::Kind, bool) {
+    (plan.volume.placement, plan.volume.changes.is_some())
+}
+
 impl Subject for Space {
     type Volume = Served;
     type Report = Recovery;
@@ -84,11 +89,11 @@ impl Subject for Space {
     }
 
     fn fresh(plan: &Plan) -> Medium {
-        kept(plan.len, plan.block, plan.volume.placement)
+        kept(plan.len, plan.block, placed(plan))
     }
 
     fn renewed(plan: &Plan, seen: &[u8]) -> Medium {
-        holding(seen, plan.block, plan.volume.placement)
+        holding(seen, plan.block, placed(plan))
     }
 
     fn attach(&self, machine: &Machine<Role>, why: Attach) -> Attaching<Space> {
@@ -96,7 +101,16 @@ impl Subject for Space {
             Attach::Serve => self.options(),
             Attach::Look | Attach::Insist => Options::default(),
         };
-        Box::pin(attaching(machine, options, why == Attach::Insist))
+        let changes = match why {
+            Attach::Serve => self.changes.map(|seed| Changes {
+                rng: Rng::new(seed),
+                kinds: (forebay_vsl::Kind::ALL.into_iter())
+                    .filter(|kind| self.allows(*kind))
+                    .collect(),
+            }),
+            Attach::Look | Attach::Insist => None,
+        };
+        Box::pin(attaching(machine, options, why == Attach::Insist, changes))
     }
 
     /// What was acknowledged is made durable, and a checkpoint made, so that the next attach finds it at once.

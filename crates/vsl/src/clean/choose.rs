@@ -6,6 +6,7 @@ use forebay_segments::Composer as _;
 
 use super::{Chosen, Moving, Window};
 use crate::claim::{Claim, Floors as _};
+use crate::format::Stream;
 use crate::geometry::Slot;
 use crate::pacing::window;
 use crate::room::Room;
@@ -123,7 +124,7 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
             continue;
         }
         // Nodes leave with the next checkpoint, and take no room of the cleaner's.
-        let nodes = known.stream == streams.counts.meta();
+        let nodes = known.stream == Stream::META;
         let live = if nodes { 0 } else { u64::from(victim.live) };
         let gain = u64::from(victim.gain);
         let after = rewritten + if nodes { u64::from(known.live) } else { 0 };

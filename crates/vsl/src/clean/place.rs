@@ -14,6 +14,7 @@ use crate::format::{Entry, Stream, rounded_clock};
 use crate::prepared::mapped;
 use crate::room::Room;
 use crate::space::Inner;
+use crate::streams::Counts;
 use forebay_extents::{Changes, Check, Extent, Map};
 
 /// What is left of a piece of eight sectors is at most so many runs.
@@ -30,7 +31,7 @@ impl Inner {
         let mut rest = piece;
         while rest.sectors > 0 {
             let (stream, sectors) = match moving.one_stream {
-                true => (Stream(self.commit.composer().counts.user), rest.sectors),
+                true => (Stream::moved(0), rest.sectors),
                 false => self.place_moved(&rest),
             };
             let behind = Piece {
@@ -62,12 +63,12 @@ impl Inner {
             sectors: piece.sectors as u32,
             now: streams.clock,
             born: piece.born,
-            stream: counts.named(piece.stream),
+            stream: Counts::named(piece.stream),
             segment_age: streams.clock.since(piece.closed),
         };
         let placed = self.placement.borrow_mut().place_moved(&moved);
         let (MovedPlace::Append(n) | MovedPlace::Plug(n)) = placed.place;
-        let stream = Stream(counts.user + n.min(counts.moved - 1));
+        let stream = Stream::moved(n.min(counts.moved - 1));
         (stream, u64::from(placed.sectors).clamp(1, piece.sectors))
     }
 

@@ -41,9 +41,29 @@ const SHIFT_BITS: u32 = 5;
 const SHIFTED_BITS: u32 = 8 * ROUNDED as u32 - SHIFT_BITS;
 const LINES_END: u64 = 1 << 61;
 
-/// One of the streams that segments belong to.
+/// One of the streams that segments belong to. What a number means does not depend on the placement, so a volume's placement
+/// can be changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Stream(pub u8);
+
+impl Stream {
+    /// The first stream of moved data; below are users'.
+    const MOVED: u8 = 16;
+    /// The stream that checkpoints write to.
+    pub(crate) const META: Stream = Stream(31);
+    /// Numbers that a volume uses.
+    pub(crate) const COUNT: usize = 32;
+
+    /// A stream of moved data, by number.
+    pub(crate) fn moved(n: u8) -> Stream {
+        Stream(Stream::MOVED + n)
+    }
+
+    /// True if users' writes go there.
+    pub(crate) fn is_user(self) -> bool {
+        self.0 < Stream::MOVED
+    }
+}
 
 /// What is written beside data and nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

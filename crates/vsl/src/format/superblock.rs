@@ -9,8 +9,9 @@ use forebay_segments::format::envelope::{
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 /// The version of the format of volumes. Version 1 named places by slots; in version 2, openings reserved
-/// nothing, and entries of moved data were longer; in version 3, superblocks named no durable record.
-pub const VERSION: u32 = 4;
+/// nothing, and entries of moved data were longer; in version 3, superblocks named no durable record; in version 4, the numbers of
+/// streams depended on the placement.
+pub const VERSION: u32 = 5;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
@@ -67,6 +68,8 @@ pub struct Superblock {
     pub bandwidth: u32,
     /// The number of requests that it positions at the same time, in hundredths; 0 if that is not known, which counts as one.
     pub arms: u32,
+    /// True if the volume changes its placement where another is expected to cost less.
+    pub auto: bool,
 }
 
 impl Superblock {
@@ -129,6 +132,7 @@ impl forebay_segments::Superblock for Superblock {
             self.positioning,
             self.bandwidth,
             self.arms,
+            self.auto.into(),
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -176,6 +180,11 @@ impl forebay_segments::Superblock for Superblock {
                 positioning: next()?,
                 bandwidth: next()?,
                 arms: next()?,
+                auto: match next()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                },
             };
             superblock.is_consistent().then_some(superblock)
         })();

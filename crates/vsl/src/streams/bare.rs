@@ -53,6 +53,6 @@ impl Open {
 impl Streams {
     /// The most records of a segment of a stream without a summary.
     pub(super) fn bare_records(&self, stream: Stream) -> usize {
-        bare_records(&self.layout, self.is_user(stream))
+        bare_records(&self.layout, stream.is_user())
     }
 }

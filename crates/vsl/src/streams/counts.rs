@@ -1,36 +1,63 @@
-//! Which streams there are, and what they are called.
+//! Which streams are in use, and what they are called.
 
 use forebay_placement::placement;
 
 use crate::format::Stream;
 
-/// Which streams there are.
+/// Which streams are in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
     /// Streams that users' writes go to: numbers 0 to this.
     pub(crate) user: u8,
-    /// Streams of moved data, behind those.
+    /// Streams of moved data.
     pub(crate) moved: u8,
     /// The page of a placement that writes in place, in sectors; nothing for the others.
     pub(crate) page_in_place: Option<u64>,
 }
 
 impl Counts {
-    /// The stream that checkpoints write to, behind all others.
-    pub(crate) fn meta(self) -> Stream {
-        Stream(self.user + self.moved)
+    /// The most streams that a placement has, with that of checkpoints.
+    pub(crate) const MOST: usize = 9;
+
+    /// The streams that a placement needs.
+    ///
+    /// # Panics
+    /// If it needs more than there are numbers for.
+    pub(crate) fn of(needs: placement::Needs, page: u64) -> Counts {
+        let (user, moved) = (needs.user, needs.moved);
+        assert!(Stream(user).is_user() && Stream::moved(moved) <= Stream::META);
+        let counts = Counts {
+            user,
+            moved,
+            page_in_place: needs.in_place.then_some(page),
+        };
+        assert!(usize::from(counts.all()) <= Counts::MOST);
+        counts
     }
 
     /// What placements call a stream. What checkpoints write, they know nothing of.
-    pub(crate) fn named(self, stream: Stream) -> placement::Stream {
-        match stream.0.checked_sub(self.user) {
+    pub(crate) fn named(stream: Stream) -> placement::Stream {
+        match stream.0.checked_sub(Stream::moved(0).0) {
             None => placement::Stream::User(stream.0),
             Some(moved) => placement::Stream::Moved(moved),
         }
     }
 
-    /// All streams.
+    /// The number of all streams, with that of checkpoints.
     pub(crate) fn all(self) -> u8 {
         self.user + self.moved + 1
+    }
+
+    /// The last stream of moved data: of what is cold, where the placement tells.
+    pub(crate) fn last_moved(self) -> Stream {
+        Stream::moved(self.moved - 1)
+    }
+
+    /// True if the stream is in use.
+    pub(crate) fn has(self, stream: Stream) -> bool {
+        match stream.is_user() {
+            true => stream.0 < self.user,
+            false => stream == Stream::META || stream <= self.last_moved(),
+        }
     }
 }

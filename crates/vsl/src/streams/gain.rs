@@ -6,6 +6,7 @@ use forebay_segments::HEADER_BYTES;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::Streams;
+use crate::format::Stream;
 
 impl Streams {
     /// Returns true if the segments that are worth cleaning, and the rest of the segment that data is moved to, have a
@@ -32,7 +33,7 @@ impl Streams {
 
     /// Sectors that data can take behind the records of the open segment that all data is moved to while free segments are short.
     fn rest_of_moved(&self) -> u64 {
-        let open = self.open[usize::from(self.counts.user)].as_ref();
+        let open = self.open[usize::from(Stream::moved(0).0)].as_ref();
         open.map_or(0, |open| {
             // The next record begins with a header.
             let header = match open.builder.has_open_record() {

@@ -7,10 +7,31 @@ use forebay_placement::victim::{Selection, Victim};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use super::SegmentTable;
+use crate::format::Stream;
 use crate::geometry::Slot;
 use crate::segment::{Frontier, SegmentState};
 
+/// At least so many segments are kept free of mapped data.
+const SPARE_MIN: u64 = 3;
+
 impl SegmentTable {
+    /// One in so many segments is kept free of mapped data.
+    pub(crate) fn spare_part(&self) -> u64 {
+        self.spare_part
+    }
+
+    /// Changes that, and says what it was.
+    pub(crate) fn set_spare_part(&mut self, spare_part: u64) -> u64 {
+        std::mem::replace(&mut self.spare_part, spare_part)
+    }
+
+    /// Segments that are kept free of mapped data, so that there are some with little in them. Not fewer than
+    /// `SPARE_MIN`: where cleaning all segments once gains less than the checkpoint and the records write that tell of it, it
+    /// would never end.
+    pub(crate) fn spare(&self) -> u64 {
+        (self.len() as u64).div_ceil(self.spare_part).max(SPARE_MIN)
+    }
+
     /// Segments to clean, best first, until they gain `wanted` sectors or there are `most` of them. Only segments that gain
     /// at least `least` sectors.
     pub(crate) fn choose(
@@ -28,7 +49,7 @@ impl SegmentTable {
     pub(crate) fn choose_of_nodes(&self, least: u32) -> Vec<Victim> {
         let now = WriteClock(0);
         let mut all = self.choose(Selection::Greedy, now, u64::MAX, usize::MAX, least);
-        all.retain(|victim| self.get(Slot(victim.segment)).stream == self.meta);
+        all.retain(|victim| self.get(Slot(victim.segment)).stream == Stream::META);
         all
     }
 

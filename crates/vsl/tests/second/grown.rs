@@ -177,6 +177,7 @@ fn used() -> Image {
             layout: layout.expect("fits"),
             space_sectors: SECTORS,
             placement: Kind::Lfs,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

@@ -19,5 +19,6 @@ mod preallocated;
 mod recovery;
 mod room;
 mod trims;
+mod tune;
 mod waits;
 mod world;

@@ -130,7 +130,8 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
                 space.settle().await.expect("settled");
                 let (read, most) = (faults.bytes_read.get(), faults.most_reading.get());
                 println!("{segments} segments of {segment}: {read} bytes read, {most} at once");
-                assert!(read < 48 << 20, "{read}");
+                // As many segments as the placement with the most streams may have had open, and those in memory.
+                assert!(read < 64 << 20, "{read}");
                 // One segment is looked through at a time, beside the first blocks of others.
                 assert!(most <= segment + (256 << 10), "{most}");
                 space.audit().await.expect("all is counted");
@@ -144,7 +145,7 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
 /// openings reserved no epoch. In those of version 3, superblocks named no durable record.
 #[test]
 fn a_volume_of_an_older_version_is_refused_by_its_version_and_not_changed() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         refuse_version(version);
     }
 }
@@ -192,7 +193,7 @@ fn refuse_version(version: u32) {
                 panic!("{error:?}");
             };
             let is_old =
-                matches!(a, FormatError::Old { found, oldest: 4, .. } if *found == version);
+                matches!(a, FormatError::Old { found, oldest: 5, .. } if *found == version);
             assert!(is_old, "{a:?}");
             let message = error.to_string();
             assert!(

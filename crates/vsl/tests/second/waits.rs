@@ -63,6 +63,7 @@ async fn filled(rt: &Rt, kind: Kind) -> (Space, forebay_vsl::Workers, u64) {
         layout: layout.expect("fits"),
         space_sectors: 1 << 30,
         placement: kind,
+        auto: false,
         page_sectors: PAGE_SECTORS as u32,
         disk: Some(Disk {
             positioning: 0.0052,

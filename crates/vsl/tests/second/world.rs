@@ -239,6 +239,7 @@ impl World {
             layout: layout.expect("fits"),
             space_sectors: SECTORS,
             placement: self.shape.kind,
+            auto: false,
             page_sectors: 8,
             disk: None,
         };

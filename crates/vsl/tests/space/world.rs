@@ -21,6 +21,7 @@ pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn De
         layout,
         space_sectors: sectors,
         placement: Kind::Lfs,
+        auto: false,
         page_sectors: 8,
         disk: None,
     };

@@ -1,0 +1,107 @@
+//! `forebay tune`: how a volume places data is said or changed, attached or not.
+
+use std::rc::Rc;
+
+use forebay_control::{Request, TunedTo};
+use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
+use forebay_stack::{Accept, Name, Witness, open};
+
+use crate::args::TuneArgs;
+use crate::clock::clock;
+use crate::lock::NameLock;
+use crate::target::Target;
+use crate::tuned::{not_tuned, told};
+use crate::witness::StateDir;
+use forebay_program::client::{Absent, Client};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::report::Reply;
+use forebay_program::result_line;
+use forebay_program::run::on_ring;
+
+pub(crate) fn run(args: TuneArgs) -> Outcome {
+    let dirs = Dirs::new()?;
+    let json = args.json;
+    if let Some(name) = &args.target.name {
+        match Client::try_connect(&dirs, name) {
+            Ok(mut client) => {
+                let tuned = attached(&mut client, &args)?;
+                return tell(name, &tuned, json);
+            }
+            Err(Absent::Failed(failure)) => return Err(failure),
+            Err(Absent::NotAttached | Absent::Dead) => {}
+        }
+    }
+    let (name, tuned) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
+    tell(&name, &tuned, json)
+}
+
+/// Asks the daemon that serves the volume.
+fn attached(client: &mut Client, args: &TuneArgs) -> Outcome<TunedTo> {
+    let placement = args.placement.map(|placement| placement.to_string());
+    match client.ask(&Request::Tune { placement }, |_| {})? {
+        Reply::Tuned(tuned) => Ok(tuned),
+        reply => Err(Failure::general(format!("an unknown answer: {reply:?}"))),
+    }
+}
+
+/// Recovers the volume, tunes it, and closes it.
+async fn detached(
+    args: TuneArgs,
+    dirs: Dirs,
+    (rt, ring): (Rt, Rc<Ring>),
+) -> Outcome<(Name, TunedTo)> {
+    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let possible = target.tree.can_be_tuned(args.placement);
+    possible.map_err(|error| not_tuned(&target.name, &error))?;
+    let lock = NameLock::take(&dirs, &target.name)?;
+    let all = async || Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default());
+    let opened = lock.patiently(&rt, all).await?;
+    let witness: Option<Rc<dyn Witness>> = Some(Rc::new(StateDir::new(&rt, dirs.state()?)));
+    let around = (witness, clock());
+    let name = target.name.as_str();
+    let attached = forebay_stack::attach(rt.clone(), opened, name, Accept::default(), around);
+    let attached = attached.await?;
+    let tuned = attached.layer.tune(args.placement).await;
+    let closed = attached.layer.close().await;
+    let tuned = tuned.map_err(|error| not_tuned(&target.name, &error))?;
+    closed.map_err(|error| Failure::io(format!("cannot close {name}: {error}")))?;
+    for note in &attached.notes {
+        eprintln!("forebay: {note}");
+    }
+    Ok((target.name, told(tuned)))
+}
+
+fn tell(name: &Name, tuned: &TunedTo, json: bool) -> Outcome {
+    if json {
+        let text = serde_json::to_string_pretty(tuned)
+            .map_err(|error| Failure::general(error.to_string()))?;
+        result_line!("{text}");
+        return Ok(());
+    }
+    let by = match tuned.auto {
+        true => ", and changes that where another placement is expected to cost less",
+        false => "",
+    };
+    match tuned.before == tuned.placement {
+        true => result_line!("{name} places data by {}{by}", tuned.placement),
+        false => result_line!(
+            "{name} places data by {} now, by {} before{by}",
+            tuned.placement,
+            tuned.before
+        ),
+    }
+    match &tuned.reason {
+        Some(reason) => result_line!("by {} looks at what is written: {reason}", tuned.looks),
+        None => result_line!(
+            "too little was overwritten since it was attached to tell what another placement would cost"
+        ),
+    }
+    if let Some(better) = &tuned.leaning
+        && !tuned.auto
+    {
+        result_line!("it would cost less with --placement {better}");
+    }
+    Ok(())
+}

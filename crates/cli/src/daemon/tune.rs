@@ -1,0 +1,19 @@
+//! The volume places data otherwise while it is served.
+
+use forebay_control::TunedTo;
+use forebay_program::failure::{Failure, Outcome};
+
+use super::Daemon;
+use crate::tuned::{not_tuned, told};
+
+/// Changes the placement of the volume, if one is given.
+pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> Outcome<TunedTo> {
+    let placement = match placement.map(|text| text.parse()).transpose() {
+        Ok(placement) => placement,
+        Err(error) => return Err(Failure::usage(format!("{error}"))),
+    };
+    let tuned = daemon.volume.tune(placement).await;
+    tuned
+        .map(told)
+        .map_err(|error| not_tuned(&daemon.target.name, &error))
+}

@@ -1,0 +1,114 @@
+//! `forebay tune`: how volumes place data, attached or not.
+
+use crate::world::{MIB, World};
+
+/// One with the volume `v` on `data.img`, whose placement is this.
+fn world(placement: &str) -> World {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.ok(&[
+        "create",
+        "--volume",
+        "vsl",
+        "--name",
+        "v",
+        "--data",
+        "data.img",
+        "--placement",
+        placement,
+    ]);
+    world
+}
+
+fn json(world: &World, args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&world.ok(args)).unwrap()
+}
+
+#[test]
+fn the_placement_of_a_volume_changes_attached_and_detached_and_stays_changed() {
+    let world = world("lfs");
+    let said = world.ok(&["tune", "v"]);
+    assert!(said.contains("v places data by lfs"), "{said}");
+    assert!(said.contains("too little was overwritten"), "{said}");
+    let said = world.ok(&["tune", "v", "--placement", "sepbit"]);
+    assert!(said.contains("by sepbit now, by lfs before"), "{said}");
+    world.attach();
+    let before = json(&world, &["status", "v", "--json"]);
+    assert_eq!(before["placement"], "sepbit");
+    assert_eq!(before["placement_auto"], false);
+    let mut client = world.client();
+    for n in 0..200u8 {
+        client.write(u64::from(n) * 65536, &[n; 4096]).unwrap();
+        if n == 100 {
+            let tuned = json(
+                &world,
+                &["tune", "v", "--placement", "hylog+sepbit", "--json"],
+            );
+            assert_eq!(tuned["before"], "sepbit");
+            assert_eq!(tuned["placement"], "hylog+sepbit");
+        }
+    }
+    client.flush().unwrap();
+    world.ok(&["tune", "v", "--placement", "auto"]);
+    world.kill("v");
+    world.attach();
+    let after = json(&world, &["status", "v", "--json"]);
+    assert_eq!(after["placement"], "hylog+sepbit");
+    assert_eq!(after["placement_auto"], true);
+    let mut client = world.client();
+    for n in 0..200u8 {
+        assert_eq!(
+            client.read(u64::from(n) * 65536, 4096).unwrap(),
+            [n; 4096],
+            "{n}"
+        );
+    }
+    let text = world.ok(&["status", "v"]);
+    assert!(text.contains("hylog+sepbit (auto)"), "{text}");
+    assert!(text.contains("too little was overwritten"), "{text}");
+}
+
+#[test]
+fn what_learns_enough_says_what_another_placement_would_cost() {
+    let world = world("overwrite");
+    world.attach();
+    let mut client = world.client();
+    for n in 0..6000u64 {
+        client
+            .write(n * 7919 % 1000 * 8192, &[n as u8; 8192])
+            .unwrap();
+    }
+    let tuned = json(&world, &["tune", "v", "--json"]);
+    assert!(tuned["looks"].as_u64() > Some(0), "{tuned}");
+    let reason = tuned["reason"].as_str().expect("known");
+    assert!(
+        reason.contains("segment writes for each one of data"),
+        "{reason}"
+    );
+    assert_eq!(tuned["placement"], "overwrite");
+}
+
+#[test]
+fn what_has_no_such_placement_is_refused() {
+    let cached = World::with_volume();
+    let refused = cached.refused(&["tune", "v", "--placement", "lfs"]);
+    refused.with(2, &["no placement"]);
+    let volume = world("lfs");
+    let refused = volume.refused(&["tune", "v", "--placement", "best"]);
+    refused.with(2, &["best", "lfs"]);
+    volume.attach();
+    let refused = volume.refused(&["tune", "w"]);
+    refused.with(3, &["w"]);
+}
+
+#[test]
+fn a_filesystem_is_told_its_placement_and_does_not_choose_it() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.ok(&["create", "--fs", "--name", "f", "--data", "data.img"]);
+    let refused = world.refused(&["tune", "f", "--placement", "auto"]);
+    refused.with(2, &["name one"]);
+    let said = world.ok(&["tune", "f", "--placement", "sepbit"]);
+    assert!(said.contains("f places data by sepbit"), "{said}");
+    world.ok(&["check", "--data", "data.img"]);
+}

@@ -1,0 +1,166 @@
+//! How users' writes are distributed over the pages, learnt whatever the policy is.
+//!
+//! A sample of the pages is counted, each as likely to be in it as any other, in epochs as long as half of the pages
+//! take to be written. As in `heat.rs`, pages are ranked by what was counted before an epoch and weighed by what is written in
+//! it: pages that happened to be written more often would look hot otherwise, and even accesses skewed.
+
+use super::counts::{COUNT_MAX, Counts, Sample, WritesByCount, classes};
+use super::pages::pages;
+use crate::cost::Access;
+use forebay_units::{SECTOR_BYTES, Sector};
+
+/// Bytes of counts. Only pages of the sample are counted, so few share a count.
+const COUNT_BYTES: usize = 256 << 10;
+/// An epoch is one write for so many pages.
+const PAGES_PER_WRITE: u64 = 2;
+/// The fewest writes to pages of the sample in an epoch: with fewer, the distribution is chance.
+const SAMPLED_MIN: u64 = 256;
+
+/// What is known of users' writes.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    page: u32,
+    counts: Counts,
+    sample: Sample,
+    by_count: WritesByCount,
+    /// Writes in this epoch to pages of the sample that overwrote something.
+    sampled: u64,
+    requests: u64,
+    sectors: u64,
+    /// Epochs that have passed, up to two.
+    passed: u8,
+}
+
+/// What an epoch showed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profiled {
+    /// Which share of the pages receives which share of the writes.
+    pub access: Access,
+    /// The mean length of a write, in bytes.
+    pub write_bytes: u64,
+}
+
+impl Profile {
+    /// Nothing is known yet of pages of so many sectors.
+    pub fn new(page_sectors: u32) -> Profile {
+        Profile {
+            page: page_sectors.max(1),
+            counts: Counts::new(COUNT_BYTES),
+            sample: Sample::default(),
+            by_count: [0; COUNT_MAX as usize + 1],
+            sampled: 0,
+            requests: 0,
+            sectors: 0,
+            passed: 0,
+        }
+    }
+
+    /// A user writes so many sectors. `is_mapped` says whether something lies at a sector: what is written for the first time
+    /// tells nothing of how often things are. It is asked for pages of the sample only.
+    pub fn wrote(&mut self, at: Sector, sectors: u32, is_mapped: impl Fn(Sector) -> bool) {
+        self.requests += 1;
+        self.sectors += u64::from(sectors);
+        for page in pages(at, sectors, self.page) {
+            if !self.sample.has_room_for(page) {
+                continue;
+            }
+            let first = Sector((page * u64::from(self.page)).max(at.0));
+            if !is_mapped(first) {
+                continue;
+            }
+            let one_in = self.sample.one_in();
+            self.by_count[usize::from(self.counts.before(page))] += 1;
+            self.sampled += 1;
+            self.counts.count(page);
+            self.sample.saw(page);
+            if self.sample.one_in() > one_in {
+                // Half of the sample has left.
+                self.by_count.iter_mut().for_each(|count| *count /= 2);
+                self.sampled /= 2;
+            }
+        }
+    }
+
+    /// True if so much was written that [`Profile::turn`] can tell something, on a volume with so many sectors of data.
+    pub fn is_full(&self, live_sectors: u64) -> bool {
+        let pages = live_sectors / u64::from(self.page);
+        let writes = self.sampled.saturating_mul(self.sample.one_in());
+        self.sampled >= SAMPLED_MIN && writes >= pages / PAGES_PER_WRITE
+    }
+
+    /// The epoch ends. Says what it showed, from the third on.
+    pub fn turn(&mut self, live_sectors: u64) -> Option<Profiled> {
+        let mut pages = self.sample.by_count(&self.counts);
+        let write_bytes = self.sectors * SECTOR_BYTES / self.requests.max(1);
+        let by_count = std::mem::replace(&mut self.by_count, [0; COUNT_MAX as usize + 1]);
+        (self.sampled, self.requests, self.sectors) = (0, 0, 0);
+        self.counts.turn();
+        self.sample.forget(&self.counts);
+        self.passed = (self.passed + 1).min(3);
+        if self.passed < 3 {
+            return None;
+        }
+        let live = live_sectors as f64 / f64::from(self.page);
+        let written: f64 = pages[1..].iter().sum();
+        pages[0] = pages[0].max(live - written);
+        Some(Profiled {
+            access: Access::of(classes(&pages, &by_count)),
+            write_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_rng::Rng;
+
+    const PAGES: u64 = 40_000;
+
+    /// What is known after some epochs of writes of which so many percent go to the first 20 % of the pages.
+    fn profiled(hot: u64, pages: u64) -> Profiled {
+        let (mut profile, rng) = (Profile::new(16), Rng::new(hot));
+        let mut last = None;
+        for _ in 0..12 * pages {
+            let page = match rng.below(100) < hot {
+                true => rng.below(pages / 5),
+                false => pages / 5 + rng.below(pages - pages / 5),
+            };
+            profile.wrote(Sector(page * 16), 16, |_| true);
+            if profile.is_full(pages * 16) {
+                last = profile.turn(pages * 16).or(last);
+            }
+        }
+        last.expect("enough was written")
+    }
+
+    #[test]
+    fn a_skew_is_found_and_even_writes_look_even() {
+        for pages in [2_000, PAGES] {
+            for (hot, expected) in [(80, 0.8), (20, 0.2)] {
+                let found = profiled(hot, pages);
+                assert_eq!(found.write_bytes, 8192);
+                let received = found.access.received(0.2);
+                assert!(
+                    (received - expected).abs() < 0.06,
+                    "{hot} of {pages}: {received}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_for_the_first_time_tells_nothing() {
+        let mut profile = Profile::new(16);
+        for page in 0..PAGES {
+            profile.wrote(Sector(page * 16), 16, |_| false);
+        }
+        assert!(!profile.is_full(PAGES * 16));
+        // Longer writes of which a part is new.
+        for page in 0..PAGES {
+            profile.wrote(Sector(page * 16), 32, |at| at.0 % 32 == 0);
+        }
+        assert!(profile.is_full(PAGES * 16));
+        assert_eq!(profile.turn(PAGES * 16), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! The placement that a superblock names.
+
+use forebay_placement::placement::{self, Medium, Placement};
+use forebay_units::SECTOR_BYTES;
+
+use crate::format::Superblock;
+use crate::streams::Counts;
+
+/// The policy that a superblock names, and its streams.
+pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
+    let options = placement::Options {
+        page_sectors: superblock.page_sectors,
+        segment_bytes: superblock.segment_bytes.into(),
+        disk: superblock.disk(),
+        ..placement::Options::default()
+    };
+    let placement = superblock.placement.build(&options);
+    let needs = placement.needs();
+    let counts = Counts::of(needs, options.page().into());
+    (placement, counts)
+}
+
+/// The medium of a volume, as far as its placement goes.
+pub(crate) fn medium_of(superblock: &Superblock) -> Medium {
+    Medium {
+        disk: superblock.disk(),
+        in_place: true,
+        page_bytes: u64::from(superblock.page_sectors.clamp(8, 128)) * SECTOR_BYTES,
+        segment_bytes: superblock.segment_bytes.into(),
+    }
+}

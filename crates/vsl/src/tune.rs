@@ -1,0 +1,202 @@
+//! A volume in use changes its placement, if it is told to or because another is expected to cost less.
+//!
+//! What lies where an earlier placement put it stays there until it is overwritten or cleaned: streams have the same numbers
+//! whatever the placement, and a placement takes up segments of streams that it has not. So a change costs a checkpoint, and
+//! nobody waits for it.
+//!
+//! Placements keep different numbers of segments free. A volume must never be found by recovery with a placement for which
+//! it is too full. So a change to one that keeps more free is in force first and durable later, and one that keeps less
+//! free the other way round; in between, what is in force keeps more free than what is durable.
+
+use std::rc::Rc;
+
+use forebay_placement::placement::{Done, Fill, Kind, Tuning};
+use forebay_units::{ByteLen, SECTOR_BYTES};
+
+use crate::changed::ChangedBounds;
+use crate::checkpoint::Growth;
+use crate::error::SpaceError;
+use crate::format::Superblock;
+use crate::placed::placement_of;
+use crate::room::Room;
+use crate::space::{Inner, Space};
+use crate::spare::spare_part;
+use crate::streams::{Counts, StreamShape};
+
+/// Why a volume's placement is not changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TuneError {
+    /// The volume holds too much.
+    #[error(
+        "with {kind}, more has to be kept free, and the volume holds {over} too much for that: delete what is not needed and trim it \
+         (`fstrim`), or attach the volume with a smaller `spare`"
+    )]
+    Full {
+        /// The placement.
+        kind: Kind,
+        /// What is mapped too much.
+        over: ByteLen,
+    },
+    /// The volume fails.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}
+
+impl Space {
+    /// How data is placed now.
+    pub fn placement(&self) -> Kind {
+        self.inner.placement.borrow().kind()
+    }
+
+    /// True if the volume changes its placement where another is expected to cost less.
+    pub fn is_auto(&self) -> bool {
+        self.inner.auto.get()
+    }
+
+    /// What is known for the choice of the placement, whether the volume makes it itself or not.
+    pub fn tuning(&self) -> Tuning {
+        self.inner.tuner.borrow().said().clone()
+    }
+
+    /// Has data placed like this from now on; `None`: as the volume finds best, beginning with the present placement. It is
+    /// durable when this returns.
+    ///
+    /// # Errors
+    /// If the volume is too full for that placement, or fails. After a failure the change may be in force.
+    pub async fn set_placement(&self, kind: Option<Kind>) -> Result<(), TuneError> {
+        let auto = kind.is_none();
+        let kind = kind.unwrap_or_else(|| self.placement());
+        self.inner.change_to(kind, auto).await
+    }
+}
+
+impl Inner {
+    /// What follows from a placement, and its streams.
+    fn shape_of(&self, kind: Kind) -> StreamShape {
+        let layout = self.commit.composer().layout;
+        StreamShape {
+            counts: self.counts_of(kind),
+            changed: ChangedBounds::of(&layout, &self.options, kind),
+            spare_part: spare_part(&self.options, &layout, kind),
+        }
+    }
+
+    fn counts_of(&self, kind: Kind) -> Counts {
+        placement_of(&self.superblock_of(kind)).1
+    }
+
+    fn superblock_of(&self, kind: Kind) -> Superblock {
+        Superblock {
+            placement: kind,
+            ..self.superblock.borrow().clone()
+        }
+    }
+
+    /// How much room there would be with another placement.
+    fn room_with(&self, kind: Kind) -> Room {
+        let shape = self.shape_of(kind);
+        let mut streams = self.commit.composer_mut();
+        let present = streams.set_shape(shape);
+        let room = Room::of(&streams, &self.map.borrow());
+        streams.set_shape(present);
+        room
+    }
+
+    /// Changes the placement, and whether the volume does so itself.
+    async fn change_to(self: &Rc<Self>, kind: Kind, auto: bool) -> Result<(), TuneError> {
+        let _turn = self.tune_turn.lock().await;
+        let now = Room::of(&self.commit.composer(), &self.map.borrow());
+        let then = self.room_with(kind);
+        let present = self.placement.borrow().kind();
+        let over = then.over();
+        if kind != present && over > 0 {
+            let over = ByteLen(over * SECTOR_BYTES);
+            return Err(TuneError::Full { kind, over });
+        }
+        if then.available() <= now.available() {
+            self.place_by(kind);
+        }
+        let before = self.auto.replace(auto);
+        let change = Growth {
+            segments: self.commit.composer().layout.segment_count,
+            space_sectors: 0,
+            placement: Some(kind),
+        };
+        let made = self.checkpoint_with(Some(change)).await;
+        if kind != present || before != auto {
+            tracing::info!(from = %present, to = %kind, auto, "the placement is changed");
+        }
+        Ok(made.map_err(SpaceError::Failed)?)
+    }
+
+    /// Has data placed like this from now on.
+    pub(crate) fn place_by(self: &Rc<Self>, kind: Kind) {
+        if self.placement.borrow().kind() == kind {
+            return;
+        }
+        let shape = self.shape_of(kind);
+        let (placement, counts) = placement_of(&self.superblock_of(kind));
+        let mut streams = self.commit.composer_mut();
+        streams.leave_for(counts);
+        streams.set_shape(shape);
+        self.commit.appended(&mut streams, false);
+        drop(streams);
+        self.placement.replace(placement);
+        self.fill_told.set(None);
+        self.tell_fill();
+        self.tuner.borrow_mut().changed();
+        self.commit.has_work();
+        self.commit.notify();
+        self.clean_asked.notify_all();
+    }
+
+    /// Looks at the placement. Says which is to take its place, if one is and the volume is to see to that.
+    fn look_at_placement(&self) -> Option<Kind> {
+        let room = Room::of(&self.commit.composer(), &self.map.borrow());
+        let (live, capacity) = room.filled();
+        let (fill, mapped) = (Fill { live, capacity }, self.map.borrow().mapped_sectors());
+        let done = {
+            let stats = self.stats.borrow();
+            Done {
+                written: stats.bytes_written,
+                in_place: stats.bytes_in_place,
+                moved: stats.bytes_moved,
+            }
+        };
+        let present = self.placement.borrow().kind();
+        let look = self
+            .tuner
+            .borrow_mut()
+            .look(present, (fill, mapped), done, |kind| {
+                self.room_with(kind).over() == 0
+            });
+        look?.change.filter(|_| self.auto.get())
+    }
+
+    /// Enough was written for a look at the placement.
+    pub(crate) fn wants_look(&self) -> bool {
+        let mapped = self.map.borrow().mapped_sectors();
+        self.tuner.borrow().wants_look(mapped)
+    }
+}
+
+/// Looks at the placement from time to time, and changes it where the volume is to see to that itself.
+pub(crate) async fn tuner(inner: Rc<Inner>) {
+    loop {
+        let asked = inner.tune_asked.listen();
+        if !inner.wants_look() {
+            asked.await;
+            continue;
+        }
+        drop(asked);
+        let Some(kind) = inner.look_at_placement() else {
+            continue;
+        };
+        if inner.closing.get() {
+            continue;
+        }
+        if let Err(error) = inner.change_to(kind, true).await {
+            tracing::warn!(%error, "the placement was not changed");
+        }
+    }
+}

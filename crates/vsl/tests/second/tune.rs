@@ -1,0 +1,267 @@
+//! Volumes in use of which the placement changes.
+
+use std::cell::Cell;
+use std::fmt::{Display, Formatter};
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability};
+use forebay_rng::Rng;
+use forebay_rt::VirtualTime;
+use forebay_sim::disk::{Coin, Image};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::{Each, Role};
+use forebay_units::{ByteLen, LINE_SECTORS, Sector};
+use forebay_vsl::{
+    Batch, Disk, Kind, Layout, Making, Options, SpaceError, TuneError, VolumeId, create, open,
+};
+
+use crate::world::{Model, SECTORS, Shape, Volume, content, on_a_device, on_a_volume};
+
+const SEGMENT: u64 = 128 << 10;
+const SEGMENTS_AT: u64 = 1 << 20;
+const SEGMENTS: u64 = 80;
+
+fn shape(kind: Kind) -> Shape {
+    Shape {
+        segments: SEGMENTS,
+        segment: SEGMENT,
+        kind,
+    }
+}
+
+/// Writes blocks at random, so often that the cleaner has to work.
+async fn churn(volume: &Volume, model: &mut Model, rng: &Rng, writes: u64) {
+    for _ in 0..writes {
+        let n = rng.below(model.len());
+        model.write(volume, n, Durability::Flush).await;
+    }
+}
+
+/// Every pair of placements, one after the other, beside writes; then a kill.
+#[test]
+fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
+    for from in Kind::ALL {
+        on_a_volume(shape(from), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096 / 2);
+            let rng = Rng::new(from.code().into());
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            for to in Kind::ALL {
+                let space = volume.space.clone();
+                let changing = world
+                    .rt
+                    .spawn(async move { space.set_placement(Some(to)).await });
+                churn(&volume, &mut model, &rng, 300).await;
+                changing.await.expect("changed");
+                assert_eq!(volume.space.placement(), to);
+                assert_eq!(volume.space.superblock().placement, to);
+                churn(&volume, &mut model, &rng, 300).await;
+                volume.audit().await;
+                volume
+                    .space
+                    .set_placement(Some(from))
+                    .await
+                    .expect("changed back");
+            }
+            volume.flush().await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            assert_eq!(volume.space.placement(), from);
+            model.compare(&volume).await;
+        });
+    }
+}
+
+#[test]
+fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
+    on_a_volume(shape(Kind::Overwrite), async |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096);
+        let mut written = 0;
+        for n in 0..model.len() {
+            match volume.try_apply(&model.next(n), Durability::Flush).await {
+                Ok(_) => {
+                    model.written(n);
+                    written = n + 1;
+                }
+                Err(SpaceError::Full { .. }) => break,
+                Err(error) => panic!("{n}: {error}"),
+            }
+        }
+        let error = volume.space.set_placement(Some(Kind::SepBit)).await;
+        let Err(TuneError::Full { kind, over }) = error else {
+            panic!("{error:?}");
+        };
+        assert!(kind == Kind::SepBit && over > ByteLen(SEGMENT), "{over}");
+        assert_eq!(volume.space.placement(), Kind::Overwrite);
+        volume.trim(0, written / 4 * LINE_SECTORS).await;
+        model.trimmed(0..written / 4);
+        let changed = volume.space.set_placement(Some(Kind::SepBit)).await;
+        changed.expect("it fits now");
+        model.compare(&volume).await;
+    });
+}
+
+/// A volume that was made as a log, and is nearly full and written with a skew on a disk that positions slowly.
+#[test]
+fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_say_what_they_would()
+{
+    for auto in [true, false] {
+        on_a_device(shape(Kind::Overwrite), async move |world| {
+            let layout = Layout::for_device(&world.device.geometry(), Some(ByteLen(SEGMENT)));
+            let making = Making {
+                volume: VolumeId([7; 16]),
+                layout: layout.expect("fits"),
+                space_sectors: SECTORS,
+                placement: Kind::Overwrite,
+                auto,
+                page_sectors: 8,
+                disk: Some(Disk {
+                    positioning: 0.01,
+                    bandwidth: 60e6,
+                    arms: 1.0,
+                }),
+            };
+            create(world.rt.clone(), world.below(), &making)
+                .await
+                .expect("made");
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096 / 3);
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            assert_eq!(volume.space.tuning().why, None);
+            // In place a segment costs many times as much as in a log that is a third full.
+            churn(&volume, &mut model, &Rng::new(1), 12 * 1024).await;
+            let tuning = volume.space.tuning();
+            assert!(tuning.looks > 3, "{tuning:?}");
+            let why = tuning.why.expect("known");
+            let best: Kind = why
+                .split(',')
+                .next()
+                .and_then(|kind| kind.parse().ok())
+                .expect("named");
+            assert!(best != Kind::Overwrite, "{why}");
+            let placed = volume.space.placement();
+            assert_eq!(placed != Kind::Overwrite, auto, "{placed}");
+            volume.flush().await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            assert_eq!(volume.space.is_auto(), auto);
+            assert_eq!(volume.space.placement(), placed);
+            model.compare(&volume).await;
+        });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Medium;
+
+impl Display for Medium {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("medium")
+    }
+}
+
+impl Role for Medium {
+    const ALL: &'static [Medium] = &[Medium];
+}
+
+fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
+    let medium = Each::of(|_| image.clone());
+    let clock = Rc::new(VirtualTime::new());
+    Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
+}
+
+/// Makes a volume, or opens it; changes it from `from` to `to` between two writes; the power goes at request `cut_at`. Says how many
+/// blocks were durable.
+fn changed_with_a_cut(
+    image: &Image,
+    (from, to): (Kind, Kind),
+    cut_at: u64,
+) -> (u64, bool, Machine<Medium>) {
+    let machine = machine(cut_at, Some(cut_at), image);
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let durable = Rc::new(Cell::new(0));
+    let told = Rc::clone(&durable);
+    let ended = machine.run(async move {
+        let disk: Rc<dyn Device> = disk;
+        let opened = open(rt, disk, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("opened");
+        assert_eq!(space.placement(), from);
+        for n in 0..20 {
+            if n == 10 {
+                space.set_placement(Some(to)).await.expect("changed");
+            }
+            let batch = Batch::of_write(Sector(n * LINE_SECTORS), content(n, 1, 4096));
+            space.apply(&batch, Durability::Fua).await.expect("done");
+            told.set(n + 1);
+        }
+    });
+    (durable.get(), ended.is_some(), machine)
+}
+
+fn made(kind: Kind) -> Image {
+    let machine = machine(1, None, &Image::new(SEGMENTS_AT + SEGMENTS * SEGMENT));
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let made = machine.run(async move {
+        let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT)));
+        let making = Making {
+            volume: VolumeId([7; 16]),
+            layout: layout.expect("fits"),
+            space_sectors: SECTORS,
+            placement: kind,
+            auto: false,
+            page_sectors: 8,
+            disk: None,
+        };
+        let disk: Rc<dyn Device> = disk;
+        create(rt, disk, &making).await.expect("made");
+    });
+    made.expect("no cut");
+    machine.cut(Coin::Keep)[Medium].clone()
+}
+
+/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+#[test]
+fn a_power_cut_anywhere_while_the_placement_changes_leaves_either_and_all_data() {
+    // To one that keeps less free, and to one that keeps more.
+    for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
+        let image = made(from);
+        let (mut found, mut n) = ([0, 0], 0);
+        loop {
+            let (durable, ended, cut) = changed_with_a_cut(&image, (from, to), n);
+            for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+                let left = cut.cut(coin)[Medium].clone();
+                let again = machine(n + 1000, None, &left);
+                let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[Medium]));
+                let kind = again.run(async move {
+                    let disk: Rc<dyn Device> = disk;
+                    let opened = open(rt, disk, Options::default(), false).await;
+                    let (space, _workers, _) =
+                        opened.unwrap_or_else(|error| panic!("{n}: {error}"));
+                    space.audit().await.expect("all is counted");
+                    for block in 0..durable {
+                        let buf = BufMut::zeroed(4096);
+                        let read = space.read(Sector(block * LINE_SECTORS), buf).await;
+                        assert!(
+                            read.expect("read")[..] == content(block, 1, 4096)[..],
+                            "{block}"
+                        );
+                    }
+                    space.placement()
+                });
+                let kind = kind.expect("no cut");
+                assert!(kind == from || kind == to && durable >= 10, "{n}: {kind}");
+                found[usize::from(kind == to)] += 1;
+            }
+            if ended {
+                break;
+            }
+            n += 1;
+        }
+        assert!(n > 20 && found[0] > 0 && found[1] > 0, "{n}: {found:?}");
+    }
+}
