@@ -281,7 +281,7 @@ impl Streams {
             }
             let open = self.open[n].as_ref().expect("still open");
             if !open.fits_new_record(&self.layout, entry_bytes, data) {
-                self.seal(stream);
+                self.seal(stream, FILL_BYTES);
             }
         }
         if self.open[n].is_none() {
@@ -430,8 +430,9 @@ impl Streams {
         self.table.extend(slots);
     }
 
-    /// Ends the segment that is open in a stream.
-    fn seal(&mut self, stream: Stream) {
+    /// Ends the segment that is open in a stream. What is left before its summary is written if it has at most `fill` bytes, and
+    /// else skipped.
+    fn seal(&mut self, stream: Stream, fill: u32) {
         let n = usize::from(stream.0);
         debug_assert!(
             self.open[n]
@@ -445,7 +446,7 @@ impl Streams {
             volume: self.volume,
             epoch: self.epoch,
             stable: self.flight.stable(),
-            fill: FILL_BYTES,
+            fill,
         };
         let ram = self.flight.segment_mut(open.builder.seq());
         open.builder.seal(ram, &end);

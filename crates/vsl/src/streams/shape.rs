@@ -20,7 +20,8 @@ impl Streams {
         for n in 0..Stream::COUNT as u8 {
             let stream = Stream(n);
             if self.open[usize::from(n)].is_some() && !counts.has(stream) {
-                self.seal(stream);
+                // All that is left is written, so that a segment can be a zone that is written in order.
+                self.seal(stream, self.layout.segment_bytes);
             }
         }
     }
