@@ -282,7 +282,7 @@ fn a_volume_tells_a_drive_which_stream_a_segment_belongs_to() {
                 dies_per_channel: 1,
             };
             let options = TranslationOptions {
-                reserve_thousandths: 300,
+                reserve_thousandths: 400,
                 reclaim_lanes: 4,
                 buffer_units: 64,
                 handles,
