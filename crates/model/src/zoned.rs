@@ -236,6 +236,17 @@ impl Zoned {
         done
     }
 
+    /// Moves the write pointer of a zone to the zone's start. Returns false if it was there.
+    fn reset(&self, zone: u64) -> bool {
+        let mut state = self.state.borrow_mut();
+        let has_data = state.written[zone as usize] > 0;
+        if has_data {
+            state.set(zone, self.zone, 0);
+            state.usage.resets += 1;
+        }
+        has_data
+    }
+
     /// The parts of a range that lie behind the write pointers, in bytes from the device's start.
     fn unwritten(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut at = range.start.max(self.conventional);
@@ -285,13 +296,9 @@ impl Device for Zoned {
             let from = range.start.max(self.conventional) - self.conventional;
             let to = range.end.max(self.conventional) - self.conventional;
             for zone in from.div_ceil(self.zone)..to / self.zone {
-                let mut state = self.state.borrow_mut();
-                if state.written[zone as usize] == 0 {
+                if !self.reset(zone) {
                     continue;
                 }
-                state.set(zone, self.zone, 0);
-                state.usage.resets += 1;
-                drop(state);
                 let start = self.start(zone);
                 self.below.discard(start..start + self.zone).await?;
             }

@@ -4,7 +4,7 @@ use forebay_placement::placement::Kind;
 
 use super::{Scale, percent, place_of};
 use crate::experiment::{Experiment, Place, What};
-use crate::flash_medium::{FlashMedium, FlashPages, RESERVE_THOUSANDTHS};
+use crate::flash_medium::{FlashMedium, FlashPages, RECLAIM_BYTES, RESERVE_THOUSANDTHS};
 use crate::medium::{Array, Medium, MediumKind, Model, PIECE_BYTES};
 use crate::system::Under;
 use crate::workload::{Recorded, Skew, Traced};
@@ -71,17 +71,20 @@ fn zones(scale: Scale) -> Experiment {
     }
 }
 
-/// Segments of a flash medium.
-fn flash_segments(scale: Scale) -> u64 {
+/// Bytes that a drive shows, without superblocks.
+fn flash_bytes(scale: Scale) -> u64 {
     match scale {
-        Scale::Full => 3072,
-        Scale::Quick => 576,
+        Scale::Full => 3 << 30,
+        Scale::Quick => 576 << 20,
     }
 }
 
-fn flash_medium(scale: Scale, flash: FlashMedium) -> Medium {
-    let shown = flash_segments(scale);
-    let segments = match flash {
+/// The place whose segments are as long as a reclaim unit.
+const LONG: &str = "drive, 16 KiB, handles, long segments";
+
+fn flash_medium(scale: Scale, flash: FlashMedium, piece: u64) -> Medium {
+    let shown = flash_bytes(scale);
+    let bytes = match flash {
         FlashMedium::Chips => shown + shown * u64::from(RESERVE_THOUSANDTHS) / 1000,
         FlashMedium::Drive { .. } => shown,
     };
@@ -89,8 +92,8 @@ fn flash_medium(scale: Scale, flash: FlashMedium) -> Medium {
         kind: MediumKind::Flash(flash),
         model: Model::Terabyte,
         array: Array::One,
-        piece: PIECE_BYTES,
-        segments,
+        piece,
+        segments: bytes / piece,
     }
 }
 
@@ -103,13 +106,18 @@ fn flash(scale: Scale) -> Experiment {
         ("drive, 4 KiB, handles", drive(small, true)),
         ("drive, 16 KiB", drive(large, false)),
         ("drive, 16 KiB, handles", drive(large, true)),
+        (LONG, drive(large, true)),
     ];
     let mut places = Vec::new();
     for utilisation in scale.of(&[ROOMY, FULL], &[ROOMY]) {
         for (name, flash) in media {
-            let medium = flash_medium(scale, flash);
+            let piece = match name {
+                LONG => RECLAIM_BYTES,
+                _ => PIECE_BYTES,
+            };
+            let medium = flash_medium(scale, flash, piece);
             // As much data on chips alone as on a drive.
-            let shown = flash_segments(scale) as f64 / medium.segments as f64;
+            let shown = flash_bytes(scale) as f64 / medium.bytes() as f64;
             let name = format!("{name}, {}", percent(utilisation));
             places.push(place(name, medium, utilisation * shown));
         }
@@ -120,7 +128,7 @@ fn flash(scale: Scale) -> Experiment {
         axis: "medium",
         about: "20 users write pages of 8 KiB by Zipf 0.99. A *drive* maps pages of its chips (4 KiB: SLC; 16 KiB: QLC), has 7 % of \
                 reserve, collects greedily, and takes discards. With *handles*, each stream of the log has reclaim units of its \
-                own (NVMe FDP). *Chips* are flash without a translation layer, where a segment is an erase unit and the log \
+                own (NVMe FDP). *Long segments* are as long as a reclaim unit, 2 MiB; others have 1 MiB. *Chips* are flash without a translation layer, where a segment is an erase unit and the log \
                 has the reserve; they cannot be written in place. The utilisation is data by what a drive shows."
             .into(),
         places,

@@ -57,12 +57,12 @@ impl Drive {
     /// Counts so far.
     pub(super) fn usage(&self) -> TranslationUsage {
         let wear = self.chips.wear(0..self.map.reclaim_units());
-        let block = wear.len() as u64;
+        let blocks = wear.len() as u64;
         let programs: u64 = wear.iter().map(|wear| wear.programs).sum();
         let erases: u64 = wear.iter().map(|wear| u64::from(wear.erases)).sum();
         TranslationUsage {
             programmed: programs * self.unit,
-            erased: erases * self.bytes() / block.max(1),
+            erased: erases * self.bytes() / blocks.max(1),
             ..self.usage
         }
     }
