@@ -104,7 +104,7 @@ fn flash(page: &mut Page, results: &Results) {
     });
 }
 
-/// What others published: system, traces and settings, and the figure with its source.
+/// Published figures, each as system, traces and settings, figure, and source.
 const PUBLISHED_FIGURES: [[&str; 4]; 4] = [
     [
         "MiDAS (Oh et al., FAST 2024)",
