@@ -121,6 +121,10 @@ fn the_plan_has_media_of_today_and_the_report_what_others_published() {
         let keys: Vec<&str> = experiments(scale, &[]).iter().map(|one| one.key).collect();
         assert!(keys.ends_with(&["beyond", "zones", "flash", "published"]));
     }
-    let text = report(run("published", Vec::new(), vec![LFS]));
-    assert!(text.contains("MiDAS-Simulation") && text.contains("2.30"));
+    let one = place("Zipf", MediumKind::Disks, 64);
+    let text = report(run("published", vec![one], vec![LFS]));
+    for said in ["MiDAS-Simulation", "2.30", "| Zipf | lfs | 0."] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(text.contains("Zipf in a simulation of pages without an engine"));
 }

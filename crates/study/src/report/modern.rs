@@ -2,9 +2,11 @@
 
 use forebay_report::Page;
 
-use crate::experiment::Results;
+use crate::experiment::{Place, Results, What};
+use crate::oracle::{self, Shape};
 use crate::plan::modern::{FLASH, PUBLISHED, ZONES};
 use crate::run::Outcome;
+use crate::workload::{Skew, Synthetic};
 
 /// Adds the tables of an experiment, if it has any.
 pub(super) fn write(page: &mut Page, results: &Results) {
@@ -12,7 +14,7 @@ pub(super) fn write(page: &mut Page, results: &Results) {
         "raid" => rows_of_parity(page, results),
         ZONES => zones(page, results),
         FLASH => flash(page, results),
-        PUBLISHED => published(page),
+        PUBLISHED => published(page, results),
         _ => {}
     }
 }
@@ -132,10 +134,50 @@ const PUBLISHED_FIGURES: [[&str; 4]; 4] = [
     ],
 ];
 
-fn published(page: &mut Page) {
+/// Times that the data is written over in the simulation of pages alone.
+const TIMES: usize = 8;
+
+fn published(page: &mut Page, results: &Results) {
+    page.paragraph(
+        "*Density*: how full the segments in use are, without those kept free and without headers and summaries: the \
+         utilisation that cleaning has to do with. *Moved*: by the cleaner, for each byte that users write. *Checkpoints*: \
+         written by those.",
+    );
+    let header = ["density", "moved", "checkpoints"];
+    table(page, results, &header, |outcome| {
+        let counters = &outcome.counters;
+        Some(vec![
+            format!("{:.3}", outcome.density?),
+            ratio(counters.moved, counters.users),
+            ratio(counters.checkpoints, counters.users),
+        ])
+    });
     page.paragraph(
         "What others published. Only the first two can be compared with ours, and only with the row of Zipf 1.0:",
     );
     let rows = PUBLISHED_FIGURES.map(|row| row.map(str::to_owned).to_vec());
     page.table(&["system", "on", "found", "source"], rows.to_vec());
+    for place in &results.experiment.places {
+        if let What::Drawn(skew, reads) = place.what {
+            pages_alone(page, place, skew, reads);
+        }
+    }
+}
+
+/// Write amplification of a place in a simulation of pages without an engine, as papers on placement have it.
+fn pages_alone(page: &mut Page, place: &Place, skew: Skew, reads: u64) {
+    let (medium, utilisation) = (&place.medium, place.utilisation);
+    let found = [false, true].map(|knows| {
+        let shape = Shape::new(medium.segments as u32, medium.segment_bytes(), knows);
+        let data = oracle::data(&shape, utilisation);
+        let mut workload = Synthetic::new(skew, data, reads, 1);
+        let written = oracle::writes(&mut workload, TIMES * data as usize);
+        oracle::amplification(shape, data, &written)
+    });
+    let [log, limit] = found.map(|found| format!("{found:.2}"));
+    page.paragraph(&format!(
+        "{} in a simulation of pages without an engine (the limit below says how): {log} with one log for users and one for \
+         what is moved, and {limit} for the oracle.",
+        place.name
+    ));
 }
