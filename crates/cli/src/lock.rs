@@ -256,8 +256,17 @@ mod tests {
     use super::*;
 
     fn taken(path: &Path) -> LockFile {
-        let taken = LockFile::take(path.to_owned()).unwrap();
-        taken.unwrap_or_else(|held| panic!("held by {}", held.pid))
+        // A program that another test starts has this one's files open for a moment.
+        let mut tries = 0;
+        loop {
+            match LockFile::take(path.to_owned()).unwrap() {
+                Ok(lock) => return lock,
+                Err(held) if tries == 100 => panic!("held by {}", held.pid),
+                Err(_) => tries += 1,
+            }
+            // sleeps: the system does not tell when another process closes a file.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room};
+use crate::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, PlacementHandle, Result,
+    Room,
+};
 
 /// A device that refuses what the contract forbids before the device below sees it, and traces
 /// every request (target `forebay::io`, level trace).
@@ -96,6 +99,10 @@ impl<D: Device> Device for Checked<D> {
 
     fn refresh_len(&self) -> Result<u64> {
         self.below.refresh_len()
+    }
+
+    fn place(&self, range: Range<u64>, handle: PlacementHandle) {
+        self.below.place(range, handle);
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

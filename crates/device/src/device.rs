@@ -51,6 +51,13 @@ pub enum Durability {
     Fua,
 }
 
+/// Group of writes that a device should keep together on its medium, because they will be discarded at about the same time.
+///
+/// The counterpart of a placement handle of NVMe Flexible Data Placement (TP4146) and of a write stream of the Linux block
+/// layer. It is a hint: it changes neither what a device holds nor what it promises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct PlacementHandle(pub u16);
+
 /// A block device. Requests may be in flight in any number; each completes in its own time.
 ///
 /// Offsets and lengths are bytes, multiples of `block_size`, inside the device, and not empty;
@@ -67,6 +74,12 @@ pub trait Device {
     /// If the medium cannot be asked.
     fn refresh_len(&self) -> Result<u64> {
         Ok(self.geometry().len)
+    }
+
+    /// Says that writes to `range` from now on belong to `handle`, until another call says otherwise. Bytes that no call
+    /// named belong to handle 0. A device without placement does nothing.
+    fn place(&self, range: Range<u64>, handle: PlacementHandle) {
+        let _ = (range, handle);
     }
 
     /// Reads the whole of `buf` from byte `at`, and gives `buf` back.
@@ -110,6 +123,10 @@ impl<D: Device + ?Sized> Device for Rc<D> {
 
     fn refresh_len(&self) -> Result<u64> {
         (**self).refresh_len()
+    }
+
+    fn place(&self, range: Range<u64>, handle: PlacementHandle) {
+        (**self).place(range, handle);
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

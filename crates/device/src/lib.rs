@@ -30,7 +30,7 @@ pub use block::ALIGN;
 pub use buf::{Buf, BufMut, BufPool};
 pub use checked::Checked;
 pub use described::{Field, Kind};
-pub use device::{Device, Durability, Geometry, IoFuture, Room};
+pub use device::{Device, Durability, Geometry, IoFuture, PlacementHandle, Room};
 pub use error::{DeviceError, Op, Result};
 pub use one_disk::OneDisk;
 pub use overlay::Overlay;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, PlacementHandle, Room};
 
 /// A stretch of another device. Several slices may share the device beneath: then they share its
 /// one arm and its one queue, as partitions of a disk do.
@@ -38,6 +38,10 @@ impl Device for Slice {
             len: self.len,
             ..self.below.geometry()
         }
+    }
+
+    fn place(&self, range: Range<u64>, handle: PlacementHandle) {
+        self.below.place(self.shift(range), handle);
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

@@ -3,7 +3,9 @@
 use std::future::{Future, ready};
 use std::ops::{Deref, Range};
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
+use crate::{
+    Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, PlacementHandle, Result, Room,
+};
 
 /// A request that has come to a [`Tap`].
 #[derive(Clone)]
@@ -122,6 +124,10 @@ impl<D: Device, H: Hooks> Device for Tap<D, H> {
     fn refresh_len(&self) -> Result<u64> {
         let len = self.below.refresh_len()?;
         Ok(self.hooks.refreshed(len))
+    }
+
+    fn place(&self, range: Range<u64>, handle: PlacementHandle) {
+        self.below.place(range, handle);
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {

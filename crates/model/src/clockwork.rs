@@ -90,6 +90,11 @@ impl<M: Model> Clockwork<M> {
         look(&self.shared.state.borrow().model)
     }
 
+    /// Changes the model at once, by what takes no time.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut M) -> T) -> T {
+        change(&mut self.shared.state.borrow_mut().model)
+    }
+
     /// Gives the model a command, which arrives when the result is first polled; that resolves to
     /// when it was done.
     pub(crate) async fn command(&self, give: impl FnOnce(&mut M, Instant, u64)) -> Instant {

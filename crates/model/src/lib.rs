@@ -5,7 +5,7 @@
 //! has the data: a device that answers as the model says.
 //!
 //! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`
-//! (which waits by `clockwork.rs`).
+//! (which waits by `clockwork.rs`); `zoned.rs`, the zones of a shingled disk.
 
 mod clockwork;
 pub mod disk;
@@ -14,8 +14,10 @@ mod emulated;
 mod even;
 pub mod flash;
 mod lateness;
+mod zoned;
 
 pub use drive::Drive;
 pub use emulated::{Emulated, EmulatedError, Timing};
 pub use even::Even;
 pub use lateness::Lateness;
+pub use zoned::{ZoneError, ZoneUsage, Zoned, ZonedError};

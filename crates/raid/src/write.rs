@@ -258,10 +258,20 @@ impl Inner {
                 }
             }
             if unreadable == tried {
+                let bytes: u64 = parts.iter().map(|part| part.data.len() as u64).sum();
                 self.count(|stats| match (modify, reads.is_empty()) {
-                    (true, _) => stats.read_modify_writes += 1,
-                    (false, false) => stats.reconstruct_writes += 1,
-                    (false, true) => stats.row_writes += 1,
+                    (true, _) => {
+                        stats.read_modify_writes += 1;
+                        stats.part_bytes += bytes;
+                    }
+                    (false, false) => {
+                        stats.reconstruct_writes += 1;
+                        stats.part_bytes += bytes;
+                    }
+                    (false, true) => {
+                        stats.row_writes += 1;
+                        stats.row_bytes += bytes;
+                    }
                 });
                 return Ok(Some(sum));
             }
@@ -299,6 +309,7 @@ impl Inner {
         self.count(|stats| stats.row_writes += 1);
         let written = match content {
             Content::Data(data, durability) => {
+                self.count(|stats| stats.row_bytes += data.len() as u64);
                 let images = self.images(rows.clone(), &data).into_iter().enumerate();
                 let writes =
                     images.map(|(n, image)| self.write_member(n, columns.start, image, durability));

@@ -84,6 +84,7 @@ fn whole_rows_are_one_write_to_each_member_and_nothing_is_read() {
         assert_eq!(asked(&members), vec![once; 5]);
         let stats = ParityStats {
             row_writes: 1,
+            row_bytes: 3 * ROW,
             ..ParityStats::default()
         };
         assert_eq!(array.stats(), stats);
@@ -103,6 +104,7 @@ fn a_write_of_most_of_a_row_reads_the_rest() {
         let expected = [write(), write(), write(), one(Op::Read), write()];
         assert_eq!(asked(&members), expected);
         assert_eq!(array.stats().reconstruct_writes, 1);
+        assert_eq!(array.stats().part_bytes, 3 * UNIT);
     });
 }
 
@@ -125,6 +127,10 @@ fn the_end_of_a_unit_and_the_beginning_of_the_next_are_two_small_writes() {
         of_parity.sort_by_key(|(_, range)| range.start);
         assert_eq!(of_parity, [pair(begin), pair(end)].concat());
         assert_eq!(array.stats().read_modify_writes, 2);
+        assert_eq!(
+            (array.stats().row_bytes, array.stats().part_bytes),
+            (0, 1024)
+        );
         assert_eq!(read(&array, UNIT - 512, 1024).await.unwrap(), [7; 1024]);
         assert!(sum_is_zero(&members));
     });

@@ -5,14 +5,16 @@
 //! disks themselves, and volumes on them that place data as LFS, WOLF, HyLog or SepBIT do. docs/design/study.md says
 //! what was decided where the slides are silent.
 //!
-//! Reading order: `workload.rs` (what users do), `medium.rs` and `spread.rs` (what the data lies on), `system.rs` (what
+//! Reading order: `workload.rs` (what users do), `medium.rs`, `flash_medium.rs` and `spread.rs` (what the data lies on), `system.rs` (what
 //! is compared), `users.rs` and `run.rs` (one configuration, from empty disks to its throughput), `plan.rs` (which
 //! configurations) and `experiment.rs` (all of them, on several threads), `analysis.rs` and `oracle.rs` (what
 //! needs none of this), `report.rs`.
 
 mod analysis;
 mod experiment;
+mod flash_medium;
 mod kept;
+mod made;
 mod medium;
 mod oracle;
 mod plan;
@@ -29,8 +31,10 @@ use anyhow::{Result, ensure};
 use forebay_report::{Circumstances, commit};
 
 pub use experiment::{Experiment, Place, Results, What, run_all, traces};
+pub use flash_medium::{FlashMedium, FlashPages};
 pub use kept::Kept;
-pub use medium::{Array, Medium, Model};
+pub use made::{MadeMedium, MediumCounts};
+pub use medium::{Array, Medium, MediumKind, Model};
 pub use plan::{Scale, experiments};
 pub use report::write_report;
 pub use run::{Config, Effort, Found, Outcome};

@@ -1,4 +1,4 @@
-//! What the data lies on: emulated disks, scaled down, alone or in an array.
+//! What the data lies on: emulated disks, scaled down, alone or in an array, shingled disks, and flash.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -6,13 +6,15 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use forebay_device::{Device, Slice, StampStore};
 use forebay_model::disk::{CacheChoice, Caches, Disk, Op, Options, Scheduling, Spec, named};
-use forebay_model::{Drive, Emulated};
+use forebay_model::{Drive, Emulated, Zoned};
 use forebay_placement::cost;
 use forebay_raid::{Parity, Striped};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Instant, Rt};
 use forebay_units::SECTOR_BYTES;
 
+use crate::flash_medium::FlashMedium;
+use crate::made::{Counted, MadeMedium};
 use crate::spread::Spread;
 use crate::workload::PAGE_BYTES;
 
@@ -203,9 +205,22 @@ impl Array {
     }
 }
 
+/// Kind of a medium.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MediumKind {
+    /// Disks.
+    Disks,
+    /// Disks as one host-managed shingled device, with a zone for each segment.
+    Zones,
+    /// Flash. `model` and `array` of the medium are not used.
+    Flash(FlashMedium),
+}
+
 /// What the data lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Medium {
+    /// Its kind.
+    pub kind: MediumKind,
     /// The disks.
     pub model: Model,
     /// How they make one device.
@@ -238,6 +253,9 @@ impl Medium {
     /// # Errors
     /// If there is no such model.
     pub fn writing(&self) -> Result<cost::Disk> {
+        if let MediumKind::Flash(flash) = self.kind {
+            return flash.writing();
+        }
         let disk = self.model.writing()?;
         let arms = match self.array {
             Array::One => 1.0,
@@ -255,25 +273,50 @@ impl Medium {
     ///
     /// # Errors
     /// If there is no such model, or its disks cannot be an array.
-    pub fn device(&self, rt: &Rt, seed: u64) -> Result<Rc<dyn Device>> {
+    pub async fn make(&self, rt: &Rt, seed: u64) -> Result<MadeMedium> {
+        let segment = self.segment_bytes();
+        match self.kind {
+            MediumKind::Disks => self.disks(rt, seed),
+            MediumKind::Zones => {
+                let disks = self.disks(rt, seed)?.device;
+                let zones = Rc::new(Zoned::new(disks, SUPERBLOCK_BYTES, segment)?);
+                Ok(MadeMedium {
+                    device: Rc::clone(&zones) as Rc<dyn Device>,
+                    counted: Counted::Zones(zones),
+                })
+            }
+            MediumKind::Flash(flash) => {
+                let made = flash.make(rt, SUPERBLOCK_BYTES, segment, self.segments);
+                made.await
+            }
+        }
+    }
+
+    fn disks(&self, rt: &Rt, seed: u64) -> Result<MadeMedium> {
         let disks: Result<Vec<Rc<dyn Device>>> = (0..self.array.disks())
             .map(|number| self.disk(rt, seed, number))
             .collect();
         let mut disks = disks?;
+        let mut counted = Counted::Nothing;
         let whole: Rc<dyn Device> = match self.array {
             Array::One => disks.remove(0),
             Array::Stripes(_) => Rc::new(Striped::new(disks, UNIT_BYTES)?),
             // New disks are all zeroes, of which the parity is right.
             Array::Parity(_) => {
                 let members = disks.into_iter().map(Some).collect();
-                Rc::new(Parity::new(rt, members, UNIT_BYTES)?)
+                let parity = Rc::new(Parity::new(rt, members, UNIT_BYTES)?);
+                counted = Counted::Parity(Rc::clone(&parity));
+                parity
             }
         };
         // Superblocks end where the first segment begins, so that each segment's part is one piece.
         let before = self.before() * self.segment_bytes() - SUPERBLOCK_BYTES;
         let len = whole.geometry().len - before;
         let used = Slice::new(whole, before, len).context("the disks are too small")?;
-        Ok(Rc::new(used))
+        Ok(MadeMedium {
+            device: Rc::new(used),
+            counted,
+        })
     }
 
     fn disk(&self, rt: &Rt, seed: u64, number: u64) -> Result<Rc<dyn Device>> {
@@ -294,6 +337,7 @@ mod tests {
     #[test]
     fn stripes_gain_pages_as_much_as_segments_and_parity_costs_pages_four_accesses() {
         let with = |array| Medium {
+            kind: MediumKind::Disks,
             model: Model::Of2003,
             array,
             piece: PIECE_BYTES,

@@ -1,9 +1,11 @@
 //! Which experiments there are.
 
+pub(crate) mod modern;
+
 use forebay_placement::placement::Kind;
 
 use crate::experiment::{Experiment, Place, What};
-use crate::medium::{Array, Medium, Model, PIECE_BYTES};
+use crate::medium::{Array, Medium, MediumKind, Model, PIECE_BYTES};
 use crate::run::Effort;
 use crate::system::Under;
 use crate::workload::{PAGE_BYTES, Recorded, Skew, Traced};
@@ -37,13 +39,14 @@ const USERS: usize = 20;
 const DISKS: u32 = 4;
 
 /// What the slides compare, and what is beyond them.
-const SYSTEMS: [Under; 6] = [
+const SYSTEMS: [Under; 7] = [
     Under::Plain,
     Under::Volume(Kind::Lfs),
     Under::Volume(Kind::Wolf),
     Under::Volume(Kind::HyLog),
     Under::Volume(Kind::SepBit),
     Under::Volume(Kind::HyLogSepBit),
+    Under::Auto,
 ];
 
 impl Scale {
@@ -106,6 +109,7 @@ fn medium(scale: Scale, model: Model, array: Array, utilisation: f64) -> Medium 
         (false, _) => scale.segments() * PIECE_BYTES,
     };
     Medium {
+        kind: MediumKind::Disks,
         model,
         array,
         piece,
@@ -142,6 +146,7 @@ pub fn experiments(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) 
     all.push(parity(scale));
     all.push(other_traces(scale, traces));
     all.push(beyond(scale));
+    all.extend(modern::experiments(scale, traces));
     all
 }
 
@@ -151,6 +156,7 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
         let place = |utilisation: &f64| Place {
             name: percent(*utilisation),
             medium: Medium {
+                kind: MediumKind::Disks,
                 model,
                 array: Array::One,
                 piece,

@@ -3,6 +3,7 @@
 mod analysis;
 mod bars;
 mod limit;
+mod modern;
 mod results;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub fn write_report(
     analysis::write(&mut page, results)?;
     for result in results {
         results::write(&mut page, result)?;
+        modern::write(&mut page, result);
     }
     limit::write(&mut page, scale)?;
     page.end()

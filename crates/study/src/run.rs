@@ -165,11 +165,11 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
     async fn measure(self, rt: Rt) -> Result<Outcome> {
         let workload = (self.workload)()?;
         let round = workload.round();
-        let device = self.medium.device(&rt, self.seed)?;
+        let medium = self.medium.make(&rt, self.seed).await?;
         let disk = self.medium.writing()?;
         let segment = self.medium.segment_bytes();
         let pages = workload.pages();
-        let system = self.under.make(&rt, device, pages, segment, disk).await?;
+        let system = self.under.make(&rt, medium, pages, segment, disk).await?;
         let users = Users::begin(&rt, system.device(), workload, self.users, self.seed).await;
         let mut running = Running {
             rt,

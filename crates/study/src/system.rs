@@ -5,12 +5,13 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use forebay_device::Device;
 use forebay_placement::cost::Disk;
-use forebay_placement::placement::{Fact, Kind};
+use forebay_placement::placement::{Fact, Kind, Known, Medium, choose};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{Layout, Linear, Making, Options, VolumeId, Workers};
 use serde::{Deserialize, Serialize};
 
+use crate::made::{MadeMedium, MediumCounts};
 use crate::workload::PAGE_BYTES;
 
 /// What is written where.
@@ -20,6 +21,8 @@ pub enum Under {
     Plain,
     /// A volume that places data so.
     Volume(Kind),
+    /// A volume that chooses how it places data, as one that is made without a placement.
+    Auto,
 }
 
 impl Under {
@@ -28,6 +31,7 @@ impl Under {
         match self {
             Under::Plain => "overwrite",
             Under::Volume(kind) => kind.name(),
+            Under::Auto => "auto",
         }
     }
 }
@@ -47,6 +51,8 @@ pub struct Counters {
     pub log: u64,
     /// Segments that the cleaner emptied.
     pub cleaned: u64,
+    /// Counts of the devices below.
+    pub below: MediumCounts,
 }
 
 impl Counters {
@@ -64,6 +70,7 @@ impl Counters {
             in_place: self.in_place - before.in_place,
             log: self.log - before.log,
             cleaned: self.cleaned - before.cleaned,
+            below: self.below.since(&before.below),
         }
     }
 }
@@ -104,16 +111,32 @@ pub trait System {
 }
 
 /// A device without anything.
-struct Plain(Rc<dyn Device>);
+struct Plain(MadeMedium);
 
 impl System for Plain {
     fn device(&self) -> Rc<dyn Device> {
-        Rc::clone(&self.0)
+        self.0.device()
+    }
+
+    /// Only a solid-state drive counts what is written to it.
+    fn counters(&self) -> Counters {
+        let below = self.0.counts();
+        Counters {
+            users: below.host,
+            in_place: below.host,
+            below,
+            ..Counters::default()
+        }
+    }
+
+    fn is_log(&self) -> bool {
+        self.0.is_drive()
     }
 }
 
 /// A log-structured volume.
 struct Volume {
+    medium: MadeMedium,
     linear: Linear,
     _workers: Workers,
 }
@@ -133,6 +156,7 @@ impl System for Volume {
             in_place: stats.bytes_in_place,
             log: space.log_stats().bytes_written,
             cleaned: stats.segments_cleaned,
+            below: self.medium.counts(),
         }
     }
 
@@ -161,28 +185,40 @@ impl System for Volume {
 }
 
 impl Under {
-    /// Makes it on `device`, for so many pages.
+    /// Makes it on `medium`, for so many pages.
     ///
     /// # Errors
     /// If the engine refuses.
     pub async fn make(
         self,
         rt: &Rt,
-        device: Rc<dyn Device>,
+        medium: MadeMedium,
         pages: u32,
         segment: u64,
         disk: Disk,
     ) -> Result<Box<dyn System>> {
-        let Under::Volume(placement) = self else {
-            return Ok(Box::new(Plain(device)));
-        };
+        let device = medium.device();
         let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment)))?;
+        let placement = match self {
+            Under::Plain => return Ok(Box::new(Plain(medium))),
+            Under::Volume(placement) => placement,
+            Under::Auto => {
+                let medium = Medium {
+                    disk,
+                    in_place: true,
+                    page_bytes: PAGE_BYTES,
+                    segment_bytes: segment,
+                };
+                let size = u64::from(pages) * PAGE_BYTES;
+                choose(&medium, &Known::assumed(PAGE_BYTES, size, layout.len)).kind
+            }
+        };
         let making = Making {
             volume: VolumeId([3; 16]),
             layout,
             space_sectors: u64::from(pages) * PAGE_BYTES / SECTOR_BYTES,
             placement,
-            auto: false,
+            auto: self == Under::Auto,
             page_sectors: (PAGE_BYTES / SECTOR_BYTES) as u32,
             disk: Some(disk),
         };
@@ -190,11 +226,13 @@ impl Under {
         // The slides fill disks to 98 %.
         let options = Options {
             spare_part: Some(SPARE_PART),
+            discard: medium.wants_discards(),
             ..Options::default()
         };
         let opened = forebay_vsl::open(rt.clone(), device, options, false).await;
         let (space, workers, _) = opened.context("what was just made cannot be taken up")?;
         Ok(Box::new(Volume {
+            medium,
             linear: Linear::new(space),
             _workers: workers,
         }))

@@ -8,8 +8,8 @@ use forebay_placement::placement::Kind;
 use forebay_report::Circumstances;
 use forebay_study::workload::{PAGE_BYTES, Recorded, Skew, Workload};
 use forebay_study::{
-    Array, Effort, Experiment, Kept, Medium, Model, Place, Results, Scale, Under, What, run_all,
-    traces, write_report,
+    Array, Effort, Experiment, Kept, Medium, MediumKind, Model, Place, Results, Scale, Under, What,
+    run_all, traces, write_report,
 };
 
 const EFFORT: Effort = Effort {
@@ -24,6 +24,7 @@ fn place(array: Array, what: What, utilisation: f64) -> Place {
     Place {
         name: format!("{array:?}, {utilisation}"),
         medium: Medium {
+            kind: MediumKind::Disks,
             model: Model::Of1999,
             array,
             piece: 1 << 20,

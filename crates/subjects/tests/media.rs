@@ -4,8 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Checked, Device, Durability, RamDevice, StampStore};
-use forebay_model::flash::{Arrangement, Fronted, PlainFlash, named};
-use forebay_model::{Emulated, Even};
+use forebay_model::flash::{
+    Arrangement, Fronted, Part, PlainFlash, TranslatedFlash, TranslationOptions, named,
+};
+use forebay_model::{Emulated, Even, Zoned};
 use forebay_raid::{Parity, Striped};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -96,6 +98,20 @@ impl Users {
             }
         }
         volume.flush().await.unwrap();
+    }
+
+    /// Writes so many lines by one request.
+    async fn write_long(&mut self, volume: &Linear, count: u64) {
+        let first = self.rng.below(LINES - count);
+        let mut bytes = Vec::new();
+        for line in first..first + count {
+            self.writes += 1;
+            self.lines[line as usize] = self.writes;
+            bytes.extend(self.writes.to_le_bytes().repeat(512));
+        }
+        let data = BufMut::copy_of(&bytes).freeze();
+        let written = volume.write(first * LINE_BYTES, data, Durability::Flush);
+        written.await.unwrap();
     }
 
     async fn look(&self, volume: &Linear) {
@@ -220,4 +236,72 @@ fn a_volume_over_flash_goes_round_and_round() {
             assert!(usage.erases_max > 2 && usage.erases_min > 0, "{usage:?}");
         });
     }
+}
+
+/// A volume over zones as long as its segments, with writes of 4 KiB and of 64 KiB, and restarts in between. Gives the zones.
+async fn over_zones(rt: Rt, placement: Kind) -> Rc<Zoned> {
+    const SEGMENT: u64 = 256 << 10;
+    let disk = disks(&rt, 1, 17 * MIB).remove(0);
+    let zoned = Rc::new(Zoned::new(disk, MIB, SEGMENT).unwrap());
+    let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&zoned), "zones"));
+    make(&rt, &device, SEGMENT, placement).await;
+    let mut users = Users::new(4);
+    for _ in 0..3 {
+        let (volume, _workers) = take_up(&rt, &device).await;
+        users.look(&volume).await;
+        for _ in 0..200 {
+            users.write(&volume, 24).await;
+            users.write_long(&volume, 16).await;
+        }
+        users.look(&volume).await;
+    }
+    zoned
+}
+
+#[test]
+fn a_volume_over_zones_writes_each_at_its_write_pointer_only() {
+    for placement in [Kind::Lfs, Kind::Wolf, Kind::SepBit] {
+        run(move |rt| async move {
+            let usage = over_zones(rt, placement).await.usage();
+            // Refused writes would be tried again for ever, and be no error of a request.
+            assert_eq!(usage.refused, 0, "{placement:?}: {usage:?}");
+            assert!(usage.resets > 200, "{placement:?}: {usage:?}");
+        });
+    }
+}
+
+#[test]
+fn a_volume_tells_a_drive_which_stream_a_segment_belongs_to() {
+    let moved = |handles| {
+        run(move |rt| async move {
+            let part = Part {
+                pages_per_block: 32,
+                ..named("k9xxg08uxm").unwrap()
+            };
+            let arrangement = Arrangement {
+                channels: 1,
+                dies_per_channel: 1,
+            };
+            let options = TranslationOptions {
+                reserve_thousandths: 400,
+                reclaim_lanes: 4,
+                buffer_units: 64,
+                handles,
+            };
+            let data = Rc::new(RamDevice::new(17 * MIB, 4096));
+            let drive = TranslatedFlash::new(&rt, part, arrangement, options, data).unwrap();
+            let drive = Rc::new(drive);
+            let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&drive), "drive"));
+            // Two segments in each reclaim unit of 512 KiB.
+            make(&rt, &device, 256 << 10, Kind::SepBit).await;
+            let (volume, _workers) = take_up(&rt, &device).await;
+            let mut users = Users::new(5);
+            users.write(&volume, 20_000).await;
+            users.look(&volume).await;
+            drive.usage()
+        })
+    };
+    let (without, with) = (moved(1), moved(8));
+    // About as much was written, and less of it moved.
+    assert!(2 * with.moved < without.moved, "{with:?}, {without:?}");
 }

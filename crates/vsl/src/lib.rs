@@ -38,6 +38,7 @@ mod geometry;
 mod grow;
 mod growth;
 mod hand_over;
+mod handles;
 mod headers;
 mod home;
 mod homes;

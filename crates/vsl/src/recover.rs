@@ -31,6 +31,7 @@ use crate::discard::{discard, discarder};
 use crate::error::OpenError;
 use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{AHEAD_SEGMENTS, Layout, Slot};
+use crate::handles::Handles;
 use crate::home::homeward;
 use crate::homes::Homes;
 use crate::meta::Meta;
@@ -400,7 +401,7 @@ fn assemble(
         gathering(&disk, &options, &layout),
         OnFailure::RETRY,
         parts.streams,
-        (),
+        Handles::new(Rc::clone(&device)),
     );
     let inner = Rc::new(Inner {
         rt,

@@ -15,6 +15,7 @@ use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 use crate::checks::Checks;
 use crate::error::SpaceError;
 use crate::format::Superblock;
+use crate::handles::Handles;
 use crate::homes::Homes;
 use crate::meta::Meta;
 use crate::options::Options;
@@ -32,7 +33,7 @@ pub(crate) struct Inner {
     pub(crate) device: Rc<dyn Device>,
     pub(crate) store: Rc<dyn SegmentStore>,
     pub(crate) options: Options,
-    pub(crate) commit: Rc<Commit<Streams>>,
+    pub(crate) commit: Rc<Commit<Streams, Handles>>,
     pub(crate) map: RefCell<Map>,
     pub(crate) placement: RefCell<Box<dyn Placement>>,
     /// What is learnt for the choice of the placement.

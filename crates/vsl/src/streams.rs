@@ -25,15 +25,16 @@ use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::changed::ChangedBounds;
 use crate::claim::{Claim, Floors, Grant, Wanted};
-use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_queue};
+use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, PART_BYTES, Stream, Volume, encode_queue};
 use crate::geometry::{Layout, Slot};
 use crate::table::SegmentTable;
 pub(crate) use counts::Counts;
 use forebay_extents::Place;
 pub(crate) use shape::StreamShape;
 
-/// What is left behind the last record and is cheaper to write than to skip, in bytes.
-const FILL_BYTES: u32 = 64 << 10;
+/// The most bytes that are left before a summary: what is appended has at most `PART_BYTES`, and takes two headers more. They are
+/// filled and not skipped, so that a segment can be a zone that is written in order.
+const FILL_BYTES: u32 = PART_BYTES as u32 + (32 << 10);
 /// What of a segment is given up when it is asked what surely fits, in bytes: two headers that are not full, a
 /// summary's last block, and a piece that goes to the next segment.
 const LEFT_BYTES: u64 = 6 * 4096;
@@ -449,6 +450,9 @@ impl Streams {
             fill,
         };
         let ram = self.flight.segment_mut(open.builder.seq());
+        let left = open.builder.summary_at() - open.builder.at();
+        let is_bare = open.builder.summary_at() == self.layout.segment_bytes;
+        debug_assert!(is_bare || left <= FILL_BYTES, "{left} bytes are skipped");
         open.builder.seal(ram, &end);
         self.flight.release_memory();
         self.table.close(open.slot, self.clock);

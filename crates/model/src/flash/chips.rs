@@ -90,8 +90,8 @@ impl Chips {
         Ok(())
     }
 
-    /// Programs pages, of which that they may be was asked just before.
-    pub(super) fn program(&mut self, now: Instant, id: u64, pages: Range<u64>) {
+    /// Programs pages, which [`Chips::may_program`] allows.
+    pub(super) fn program(&mut self, now: Instant, id: u64, pages: impl IntoIterator<Item = u64>) {
         let request = self.request(id);
         for number in pages {
             let (block, page) = self.place(number);
@@ -101,7 +101,7 @@ impl Chips {
         }
     }
 
-    pub(super) fn read(&mut self, now: Instant, id: u64, pages: Range<u64>) {
+    pub(super) fn read(&mut self, now: Instant, id: u64, pages: impl IntoIterator<Item = u64>) {
         let request = self.request(id);
         for number in pages {
             let (block, page) = self.place(number);

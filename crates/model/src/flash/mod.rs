@@ -19,7 +19,7 @@
 //! State apart from waiting, like the disk: requests go in with [`Flash::submit`], and
 //! [`Flash::advance`] gives the completions out. [`PlainFlash`] does the waiting and has the data: a device
 //! with these rules. [`Fronted`] puts a first MiB before it in which two places can be rewritten, as a
-//! log-structured volume needs for its superblocks.
+//! log-structured volume needs for its superblocks. [`TranslatedFlash`] is an ordinary solid-state drive over such chips.
 
 mod chips;
 mod format;
@@ -29,12 +29,14 @@ mod plain;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod translated;
 
 use forebay_rt::Instant;
 
 pub use front::{Fronted, FrontedError};
 pub use parts::{Part, named, names};
 pub use plain::{FlashUsage, PlainFlash, PlainFlashError};
+pub use translated::{TranslatedFlash, TranslatedFlashError, TranslationOptions, TranslationUsage};
 
 use timing::Timing;
 

@@ -43,7 +43,7 @@ impl Part {
     }
 }
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     Part {
         name: "k9xxg08uxm",
         source: "Samsung K9XXG08UXM, SLC, as in Agrawal et al., \"Design Tradeoffs for SSD \
@@ -89,6 +89,23 @@ const PARTS: [Part; 3] = [
         erase: Duration::from_millis(2),
         byte: Duration::from_nanos(25),
         endurance: 10_000,
+    },
+    Part {
+        name: "qlc-16k",
+        source: "no data sheet: QLC with pages of 16 KiB. tPROG by the 30 MB/s that four planes program in \"A 1Tb 4b/Cell \
+                 96-Stacked-WL 3D NAND Flash Memory with 30MB/s Program Throughput\", ISSCC 2020, 13.2 (four planes and \
+                 tR, tBERS and the channel's 1 GB/s are assumed); 1000 erases as Toshiba gave for its QLC in 2017; \
+                 blocks are scaled down to 16 pages, for drives of a few GiB",
+        page_bytes: 16384,
+        spare_bytes: 0,
+        pages_per_block: 16,
+        blocks_per_plane: 8192,
+        planes_per_die: 4,
+        read: Duration::from_micros(100),
+        program: Duration::from_micros(2184),
+        erase: Duration::from_millis(10),
+        byte: Duration::from_nanos(1),
+        endurance: 1_000,
     },
 ];
 

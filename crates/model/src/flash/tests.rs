@@ -204,7 +204,7 @@ fn every_named_part_is_found_and_says_where_its_figures_are_from() {
         );
         assert!(part.page_bytes.is_power_of_two() && part.pages_per_block.is_power_of_two());
     }
-    assert_eq!(names().count(), 3);
+    assert_eq!(names().count(), 4);
     assert_eq!(named("no such part"), None);
     // 16 Gbit, as its name says.
     let arrangement = Arrangement {

@@ -17,6 +17,8 @@ const SEPBIT_GAINS: f64 = 0.6;
 /// Where the medium takes longer than this to get to a place, in seconds, several streams of users' writes gain no more than
 /// one: each has records of its own, and to get to them takes what separation gains (docs/measured/hylog).
 const STREAMS_COST_FROM: f64 = 0.001;
+/// How full a new volume is expected to become.
+const USUAL: f64 = 0.8;
 /// In how many streams.
 const STREAMS: usize = 6;
 /// Beyond, segments of more pages are cleaned no differently.
@@ -61,12 +63,15 @@ pub struct Known {
 }
 
 impl Known {
-    /// What is assumed of a new volume with pages of so many bytes: that it will be 80 % full, and 80 % of the writes go to a
-    /// fifth of the pages.
-    pub fn assumed(page_bytes: u64) -> Known {
+    /// What is assumed of a new volume with pages of so many bytes, which is to hold up to `size` bytes on segments of
+    /// `medium` bytes: that 80 % of the writes go to a fifth of the pages, and that segments will be 80 % full, or as full as
+    /// they can get if that is more. A volume that is longer than its medium will not be full.
+    pub fn assumed(page_bytes: u64, size: u64, medium: u64) -> Known {
+        let most = size as f64 / medium.max(1) as f64;
+        let utilisation = if most > 1.0 { USUAL } else { most.max(USUAL) };
         Known {
             access: Access::skewed(0.8, 0.2),
-            utilisation: 0.8,
+            utilisation,
             write_bytes: page_bytes,
             log_ratio: 1.0,
         }

@@ -21,7 +21,7 @@ fn at(d: f64, access: Access) -> Known {
     Known {
         access,
         utilisation: d,
-        ..Known::assumed(8 << 10)
+        ..Known::assumed(8 << 10, 0, 1)
     }
 }
 
@@ -89,4 +89,13 @@ fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
     assert!(chosen.why.contains("measured 4 times"), "{}", chosen.why);
     assert!(chosen.why.contains("differ"), "{}", chosen.why);
     assert_eq!(choose_by_all(&[], &known), None);
+}
+
+#[test]
+fn a_volume_that_may_become_fuller_than_usual_is_chosen_for_as_full_as_it_may_become() {
+    let kind = |size| choose(&DISK, &Known::assumed(8 << 10, size, 1000)).kind;
+    assert_eq!(kind(500), chosen(&DISK, 0.8));
+    assert_eq!(kind(980), chosen(&DISK, 0.98));
+    // Longer than the medium: it will not be full.
+    assert_eq!(kind(4000), chosen(&DISK, 0.8));
 }

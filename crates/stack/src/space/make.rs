@@ -99,7 +99,7 @@ pub(crate) async fn make(
     let measured = measure(rt, &**device, (page.0, layout.segment_bytes.into())).await?;
     let (kind, why) = match (new.placement, long) {
         (Placing::Auto, Long::Sectors(_)) => for_files(&measured, page, &layout),
-        (asked, _) => placement(asked, &measured, page, &layout),
+        (asked, _) => placement((asked, new.size), &measured, page, &layout),
     };
     let mut making = Making {
         volume: VolumeId(id),
@@ -172,7 +172,7 @@ pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Resu
 }
 
 fn placement(
-    asked: Placing,
+    (asked, size): (Placing, Option<ByteLen>),
     measured: &Measured,
     page: ByteLen,
     layout: &Layout,
@@ -187,7 +187,10 @@ fn placement(
         segment_bytes: layout.segment_bytes.into(),
     };
     let mediums: Vec<Medium> = measured.disks.iter().map(medium).collect();
-    let chosen = choose_by_all(&mediums, &Known::assumed(page.0));
+    let chosen = choose_by_all(
+        &mediums,
+        &Known::assumed(page.0, size.map_or(0, |size| size.0), layout.len),
+    );
     let chosen = chosen.expect("a device is measured at least once");
     let why = match measured.is_stable {
         true => chosen.why,
@@ -203,7 +206,7 @@ fn placement(
 /// so would be written twice, where a log that is not full writes it once: on flash, 16 writers at a time did 94,000
 /// writes a second and not 25,000.
 fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, String) {
-    let (kind, why) = placement(Placing::Auto, measured, page, layout);
+    let (kind, why) = placement((Placing::Auto, None), measured, page, layout);
     match kind {
         Kind::Overwrite => {
             let why = "lfs, since a log is about as quick here as writing in place, and that would be done twice";

@@ -31,6 +31,9 @@ pub(super) fn write(page: &mut Page, results: &[Results]) -> Result<()> {
         by_simulation(results)?,
         hylog(results),
         hylog_and_sepbit(results),
+        auto(results),
+        logs_on_modern_disks(results),
+        hot_share(results),
     ];
     page.line("| | reached | |\n|---|---|---|");
     for row in rows {
@@ -182,4 +185,81 @@ fn hylog_and_sepbit(results: &[Results]) -> [String; 3] {
         all.len()
     );
     [what, verdict(worst.0 >= 1.0), text]
+}
+
+/// A volume that chooses for itself is to be so near the best of all placements.
+const AUTO: f64 = 0.97;
+
+fn auto(results: &[Results]) -> [String; 3] {
+    let what = format!("`auto` at least {AUTO} of the best placement everywhere");
+    let placements = [
+        Kind::Lfs,
+        Kind::Wolf,
+        Kind::HyLog,
+        Kind::SepBit,
+        Kind::HyLogSepBit,
+    ];
+    let all = compared(results, Under::Auto, &placements.map(Under::Volume));
+    let Some(worst) = all.first() else {
+        return [what, "not judged".into(), "it was not measured".into()];
+    };
+    let below = all.iter().filter(|(ratio, _)| *ratio < AUTO).count();
+    let text = format!(
+        "at worst {:.3} ({}); below in {below} of {}",
+        worst.0,
+        worst.1,
+        all.len()
+    );
+    [what, verdict(worst.0 >= AUTO), text]
+}
+
+/// The slides say that LFS is far ahead of overwriting on modern disks, unless these are very full.
+fn logs_on_modern_disks(results: &[Results]) -> [String; 3] {
+    let what = format!(
+        "LFS at least {SOMEWHERE} of overwriting on the disks of 2003 and 2008, up to 80 % in use"
+    );
+    let (mut texts, mut reached) = (Vec::new(), true);
+    let modern = results
+        .iter()
+        .filter(|results| results.experiment.key.starts_with("disk-"));
+    for results in modern {
+        for (n, place) in results.experiment.places.iter().enumerate() {
+            let ratio = warm(results, n, Under::Volume(Kind::Lfs)) / warm(results, n, Under::Plain);
+            if place.utilisation <= 0.8 && ratio.is_finite() {
+                reached &= ratio >= SOMEWHERE;
+                texts.push(format!(
+                    "{:.2} ({}, {})",
+                    ratio, results.experiment.key, place.name
+                ));
+            }
+        }
+    }
+    match texts.is_empty() {
+        true => [what, "not judged".into(), "not measured".into()],
+        false => [what, verdict(reached), texts.join("; ")],
+    }
+}
+
+/// The slides' hot share for TPC-C, at the utilisation of their comparisons.
+const HOT_SHARE: std::ops::RangeInclusive<f64> = 0.35..=0.45;
+
+fn hot_share(results: &[Results]) -> [String; 3] {
+    let what = "HyLog's hot share for TPC-C from 35 to 45 %, 98 % in use".to_owned();
+    let found = results.iter().find_map(|results| {
+        let is_it = results.experiment.key == "utilisation";
+        let places = results.experiment.places.iter();
+        let at = places.rev().position(|place| place.name == "98 %")?;
+        let place = results.experiment.places.len() - 1 - at;
+        let outcome = results.outcome(place, Under::Volume(Kind::HyLog))?;
+        let (_, share) = outcome.hot_shares.last()?;
+        is_it.then_some(*share)
+    });
+    match found {
+        None => [what, "not judged".into(), "not measured".into()],
+        Some(share) => [
+            what,
+            verdict(HOT_SHARE.contains(&share)),
+            format!("{:.0} % in the end", 100.0 * share),
+        ],
+    }
 }

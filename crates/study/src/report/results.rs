@@ -38,6 +38,7 @@ pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
         cleaning(page, results);
     }
     if experiment.key == "utilisation" {
+        longest(page, results);
         said(page, results);
     }
     Ok(())
@@ -157,6 +158,32 @@ fn draw(page: &mut Page, results: &Results) -> Result<()> {
     plot::lines(&page.figure(&name), &frame, &lines)?;
     page.show(&experiment.title, &name);
     Ok(())
+}
+
+/// The longest request of each system, beside the mean.
+fn longest(page: &mut Page, results: &Results) {
+    let experiment = &results.experiment;
+    page.paragraph("The longest request, in seconds; in brackets, as a multiple of the mean.");
+    let mut header = vec![experiment.axis];
+    header.extend(experiment.systems.iter().map(|under| under.name()));
+    let longest = |found: &Found| match found {
+        Err(_) => "–".to_owned(),
+        Ok(outcome) => {
+            let nanos = outcome.done.read_nanos + outcome.done.write_nanos;
+            let mean = nanos as f64 / 1e9 / outcome.done.requests().max(1) as f64;
+            format!(
+                "{:.2} ({:.0})",
+                outcome.longest,
+                outcome.longest / mean.max(1e-9)
+            )
+        }
+    };
+    let rows = experiment.places.iter().zip(&results.found);
+    let rows = rows.map(|(place, found)| {
+        let cells = found.iter().map(longest);
+        std::iter::once(place.name.clone()).chain(cells).collect()
+    });
+    page.table(&header, rows.collect::<Vec<Vec<String>>>());
 }
 
 /// The hot share over time, of what has one.

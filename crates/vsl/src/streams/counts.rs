@@ -53,6 +53,15 @@ impl Counts {
         Stream::moved(self.moved - 1)
     }
 
+    /// The number of a stream among those in use. One that is not in use has that of the last like it.
+    pub(crate) fn index(self, stream: Stream) -> u8 {
+        match stream.0.checked_sub(Stream::moved(0).0) {
+            _ if stream == Stream::META => self.user + self.moved,
+            None => stream.0.min(self.user - 1),
+            Some(moved) => self.user + moved.min(self.moved - 1),
+        }
+    }
+
     /// True if the stream is in use.
     pub(crate) fn has(self, stream: Stream) -> bool {
         match stream.is_user() {

@@ -1,0 +1,147 @@
+//! The write buffer of a drive: mapping units that are not yet programmed, and how many are being programmed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// A part of a mapping unit, or all of it, as a bit for each block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UnitPart {
+    pub(super) unit: u64,
+    pub(super) blocks: u64,
+}
+
+/// The write buffer.
+///
+/// A unit that is whole is programmed at once. Of others the buffer keeps half of its space, and programs the oldest when there
+/// are more.
+pub(super) struct WriteBuffer {
+    /// Mapping units that there is space for.
+    space: usize,
+    /// All blocks of a unit.
+    whole: u64,
+    partial: BTreeMap<u64, u64>,
+    /// The units in `partial`, oldest first; some are gone.
+    order: VecDeque<u64>,
+    programming: usize,
+}
+
+impl WriteBuffer {
+    /// An empty buffer for `space` mapping units of so many blocks.
+    pub(super) fn new(space: u32, unit_blocks: u64) -> WriteBuffer {
+        WriteBuffer {
+            space: space as usize,
+            whole: u64::MAX >> (64 - unit_blocks),
+            partial: BTreeMap::new(),
+            order: VecDeque::new(),
+            programming: 0,
+        }
+    }
+
+    /// Adds a part of a unit; returns false if the buffer has no space for it.
+    pub(super) fn add(&mut self, part: UnitPart) -> bool {
+        if let Some(blocks) = self.partial.get_mut(&part.unit) {
+            *blocks |= part.blocks;
+            if *blocks == self.whole {
+                // The next to be programmed.
+                self.order.push_front(part.unit);
+            }
+            return true;
+        }
+        if self.partial.len() + self.programming >= self.space {
+            return false;
+        }
+        self.partial.insert(part.unit, part.blocks);
+        match part.blocks == self.whole {
+            true => self.order.push_front(part.unit),
+            false => self.order.push_back(part.unit),
+        }
+        true
+    }
+
+    /// Takes the next unit to program, if one is whole or too many are not. It takes space until [`WriteBuffer::programmed`].
+    pub(super) fn take(&mut self) -> Option<UnitPart> {
+        while let Some(unit) = self.order.front() {
+            let Some(blocks) = self.partial.get(unit).copied() else {
+                self.order.pop_front();
+                continue;
+            };
+            if blocks != self.whole && self.partial.len() <= self.space / 2 {
+                return None;
+            }
+            let unit = *unit;
+            self.order.pop_front();
+            self.partial.remove(&unit);
+            self.programming += 1;
+            return Some(UnitPart { unit, blocks });
+        }
+        None
+    }
+
+    /// True if the part has all blocks of its unit.
+    pub(super) fn is_whole(&self, part: &UnitPart) -> bool {
+        part.blocks == self.whole
+    }
+
+    /// True if the buffer holds these blocks of the unit.
+    pub(super) fn holds(&self, part: &UnitPart) -> bool {
+        let blocks = self.partial.get(&part.unit);
+        blocks.is_some_and(|blocks| part.blocks & !blocks == 0)
+    }
+
+    /// Forgets a unit.
+    pub(super) fn forget(&mut self, unit: u64) {
+        self.partial.remove(&unit);
+    }
+
+    /// A unit was programmed.
+    pub(super) fn programmed(&mut self) {
+        self.programming -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(unit: u64, blocks: u64) -> UnitPart {
+        UnitPart { unit, blocks }
+    }
+
+    #[test]
+    fn parts_of_a_unit_are_gathered_and_a_whole_one_goes_first() {
+        let mut buffer = WriteBuffer::new(8, 4);
+        assert!(buffer.add(part(1, 0b0001)) && buffer.add(part(2, 0b0011)));
+        assert_eq!(buffer.take(), None);
+        assert!(buffer.add(part(2, 0b1100)));
+        assert_eq!(buffer.take(), Some(part(2, 0b1111)));
+        assert_eq!(buffer.take(), None);
+        assert!(buffer.holds(&part(1, 1)) && !buffer.holds(&part(1, 2)));
+    }
+
+    #[test]
+    fn the_oldest_part_goes_when_half_of_the_space_is_taken_and_a_full_buffer_takes_no_more() {
+        let mut buffer = WriteBuffer::new(4, 4);
+        for unit in 1..=4 {
+            assert!(buffer.add(part(unit, 1)));
+        }
+        assert!(!buffer.add(part(5, 1)));
+        assert!(buffer.add(part(3, 2)));
+        assert_eq!(buffer.take(), Some(part(1, 1)));
+        assert_eq!(buffer.take(), Some(part(2, 1)));
+        assert_eq!(buffer.take(), None);
+        assert!(!buffer.add(part(5, 1)));
+        buffer.programmed();
+        assert!(buffer.add(part(5, 1)));
+    }
+
+    #[test]
+    fn a_unit_that_is_forgotten_is_not_programmed() {
+        let mut buffer = WriteBuffer::new(4, 1);
+        assert!(buffer.add(part(1, 1)));
+        buffer.forget(1);
+        assert_eq!(buffer.take(), None);
+        // And again, of which the order has an old entry.
+        assert!(buffer.add(part(1, 1)) && buffer.add(part(2, 1)));
+        assert_eq!(buffer.take(), Some(part(2, 1)));
+        assert_eq!(buffer.take(), Some(part(1, 1)));
+    }
+}

@@ -1,0 +1,199 @@
+//! A drive at work: requests of the host as operations of the chips.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use forebay_rt::Instant;
+
+use super::BLOCK;
+use super::TranslationUsage;
+use super::buffer::{UnitPart, WriteBuffer};
+use super::map::{Map, Writer};
+use crate::clockwork::{Done, Model};
+use crate::flash::chips::Chips;
+
+/// Number of a program for the host, among those of requests to the chips.
+const PROGRAM: u64 = 1;
+/// Number of what no request waits for.
+const BACKGROUND: u64 = 3;
+
+/// A write of the host that is not yet in the buffer as a whole.
+struct WaitingWrite {
+    id: u64,
+    parts: VecDeque<UnitPart>,
+}
+
+/// The drive: map, write buffer and chips.
+pub(super) struct Drive {
+    pub(super) map: Map,
+    chips: Chips,
+    buffer: WriteBuffer,
+    /// Bytes of a mapping unit, which is a page.
+    unit: u64,
+    writes: VecDeque<WaitingWrite>,
+    /// Requests that are done.
+    ready: Vec<Done>,
+    /// All counts but those of the chips.
+    usage: TranslationUsage,
+    /// Kept for its memory.
+    done: Vec<Done>,
+}
+
+impl Drive {
+    /// A drive over chips that are erased. A mapping unit has `unit` bytes.
+    pub(super) fn new(chips: Chips, map: Map, unit: u64, buffer_units: u32) -> Drive {
+        Drive {
+            map,
+            chips,
+            buffer: WriteBuffer::new(buffer_units, unit / BLOCK),
+            unit,
+            writes: VecDeque::new(),
+            ready: Vec::new(),
+            usage: TranslationUsage::default(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Counts so far.
+    pub(super) fn usage(&self) -> TranslationUsage {
+        let wear = self.chips.wear(0..self.map.reclaim_units());
+        let blocks = wear.len() as u64;
+        let programs: u64 = wear.iter().map(|wear| wear.programs).sum();
+        let erases: u64 = wear.iter().map(|wear| u64::from(wear.erases)).sum();
+        TranslationUsage {
+            programmed: programs * self.unit,
+            erased: erases * self.bytes() / blocks.max(1),
+            ..self.usage
+        }
+    }
+
+    /// Bytes of the chips in use.
+    pub(super) fn bytes(&self) -> u64 {
+        self.map.reclaim_units() * self.map.pages() * self.unit
+    }
+
+    /// The parts of mapping units in a range of bytes.
+    fn parts(&self, range: Range<u64>) -> impl Iterator<Item = UnitPart> {
+        let unit_bytes = self.unit;
+        (range.start / unit_bytes..range.end.div_ceil(unit_bytes)).map(move |unit| {
+            let from = range.start.max(unit * unit_bytes) - unit * unit_bytes;
+            let to = range.end.min((unit + 1) * unit_bytes) - unit * unit_bytes;
+            let count = (to - from) / BLOCK;
+            UnitPart {
+                unit,
+                blocks: (u64::MAX >> (64 - count)) << (from / BLOCK),
+            }
+        })
+    }
+
+    /// Takes a write of whole blocks.
+    pub(super) fn write(&mut self, now: Instant, id: u64, range: Range<u64>) {
+        self.usage.host += range.end - range.start;
+        let parts = self.parts(range).collect();
+        self.writes.push_back(WaitingWrite { id, parts });
+        self.fill_buffer(now);
+    }
+
+    /// Takes a read of whole blocks. What is in the buffer, or was never written, takes no time.
+    pub(super) fn read(&mut self, now: Instant, id: u64, range: Range<u64>) {
+        let beneath = self.parts(range).filter(|part| !self.buffer.holds(part));
+        let pages: Vec<u64> = beneath
+            .filter_map(|part| self.map.page_of(part.unit))
+            .collect();
+        match pages.is_empty() {
+            true => self.ready.push(Done { id, at: now }),
+            false => self.chips.read(now, 2 * id, pages),
+        }
+    }
+
+    /// Unmaps mapping units.
+    pub(super) fn discard(&mut self, units: Range<u64>) {
+        for unit in units {
+            self.buffer.forget(unit);
+            self.map.unmap(unit);
+        }
+    }
+
+    /// Moves writes to the buffer, oldest first, as long as that has space, and programs what the buffer gives out.
+    fn fill_buffer(&mut self, now: Instant) {
+        while let Some(write) = self.writes.front_mut() {
+            while let Some(part) = write.parts.front() {
+                if !self.buffer.add(*part) {
+                    break;
+                }
+                write.parts.pop_front();
+            }
+            let is_done = write.parts.is_empty();
+            let id = write.id;
+            let mut programs = 0;
+            while let Some(part) = self.buffer.take() {
+                self.program(now, part);
+                programs += 1;
+            }
+            if is_done {
+                self.writes.pop_front();
+                self.ready.push(Done { id, at: now });
+            } else if programs == 0 {
+                return;
+            }
+        }
+    }
+
+    fn program(&mut self, now: Instant, part: UnitPart) {
+        if !self.buffer.is_whole(&part)
+            && let Some(page) = self.map.page_of(part.unit)
+        {
+            self.usage.completed += self.unit;
+            self.chips.read(now, BACKGROUND, [page]);
+        }
+        while self.map.must_collect(part.unit) {
+            self.collect(now);
+        }
+        let page = self.map.map(part.unit, Writer::Host);
+        self.chips.program(now, PROGRAM, [page]);
+    }
+
+    /// Empties and erases one reclaim unit.
+    fn collect(&mut self, now: Instant) {
+        let (victim, units) = self.map.victim();
+        for unit in units {
+            let from = self.map.page_of(unit).expect("it is live");
+            self.chips.read(now, BACKGROUND, [from]);
+            let to = self.map.map(unit, Writer::Collection);
+            self.chips.program(now, BACKGROUND, [to]);
+            self.usage.moved += self.unit;
+        }
+        let blocks = self.chips.to_erase(victim..victim + 1);
+        self.chips
+            .erase(now, BACKGROUND, victim..victim + 1, &blocks);
+        self.map.freed(victim);
+    }
+}
+
+impl Model for Drive {
+    fn next_event(&self) -> Option<Instant> {
+        let ready = self.ready.first().map(|done| done.at);
+        ready.or_else(|| self.chips.next_event())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+        let mut of_chips = std::mem::take(&mut self.done);
+        self.chips.advance(now, &mut of_chips);
+        let mut has_space = false;
+        for Done { id, at } in of_chips.drain(..) {
+            match id {
+                PROGRAM => {
+                    self.buffer.programmed();
+                    has_space = true;
+                }
+                BACKGROUND => {}
+                _ => done.push(Done { id: id / 2, at }),
+            }
+        }
+        self.done = of_chips;
+        if has_space {
+            self.fill_buffer(now);
+        }
+        done.append(&mut self.ready);
+    }
+}
