@@ -69,7 +69,7 @@ fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
     let (mut texts, mut reached) = (Vec::new(), true);
     for one in Compared::all()? {
         let [_, slide] = one.slide_crossover;
-        let (text, near) = match simulated(results, one.model) {
+        let (text, near) = match simulated(results, one.model, Of::Medium) {
             Ok(found) => (
                 format!("{found:.3}"),
                 (found - slide).abs() <= BY_SIMULATION,
@@ -86,17 +86,26 @@ fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
     ])
 }
 
+/// What the utilisation of a crossover is a share of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// The medium.
+    Medium,
+    /// What the segments in use can hold beside headers and summaries: what cleaning has to do with.
+    Segments,
+}
+
 /// The utilisation at which `lfs` falls below overwriting for even updates.
 ///
 /// # Errors
 /// If there is none, as far as was measured: what is known instead.
-pub(super) fn simulated(results: &[Results], model: Model) -> Result<f64, String> {
-    let of = |results: &&Results| {
+pub(super) fn simulated(results: &[Results], model: Model, of: Of) -> Result<f64, String> {
+    let is_it = |results: &&Results| {
         let first = results.experiment.places.first();
         results.experiment.key.starts_with("even-")
             && first.is_some_and(|place| place.medium.model == model)
     };
-    let Some(results) = results.iter().find(of) else {
+    let Some(results) = results.iter().find(is_it) else {
         return Err("not measured".into());
     };
     let mut before: Option<(f64, f64)> = None;
@@ -105,7 +114,14 @@ pub(super) fn simulated(results: &[Results], model: Model) -> Result<f64, String
         if !ratio.is_finite() {
             break;
         }
-        let here = (place.utilisation, ratio.ln());
+        let density = results
+            .outcome(n, Under::Volume(Kind::Lfs))
+            .and_then(|outcome| outcome.density);
+        let utilisation = match (of, density) {
+            (Of::Segments, Some(density)) => density,
+            _ => place.utilisation,
+        };
+        let here = (utilisation, ratio.ln());
         if ratio < 1.0 {
             let Some(before) = before else {
                 return Err(format!("below {:.2}", here.0));
