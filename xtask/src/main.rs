@@ -3,6 +3,7 @@
 //! - `tidy` checks what neither the compiler nor clippy does. Start in `tidy.rs`; every check is a
 //!   function from the tree of tracked files to a list of problems.
 //! - `sizes` says how long crates and functions are, and which files use each other in circles.
+//! - `prose` counts what makes comments and documents hard to read, by crate, or shows each place below a path.
 //! - `mutants` proves that the simulator sees: it breaks the code on purpose, in a copy. Start in
 //!   `mutants.rs`.
 
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 const USAGE: &str = "\
 usage: cargo xtask tidy
        cargo xtask sizes
+       cargo xtask prose [PATH]
        cargo xtask mutants [NAME...] [--seconds N] [--seed N] [--build]";
 
 fn main() -> ExitCode {
@@ -24,6 +26,9 @@ fn main() -> ExitCode {
     let outcome = match chore.split_first() {
         Some((name, [])) if name == "tidy" => tidy::run(),
         Some((name, [])) if name == "sizes" => tidy::print_sizes(),
+        Some((name, rest)) if name == "prose" && rest.len() < 2 => {
+            tidy::print_prose(rest.first().map(String::as_str))
+        }
         Some((name, rest)) if name == "mutants" => mutants::run(rest),
         _ => {
             eprintln!("{USAGE}");

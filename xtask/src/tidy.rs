@@ -16,6 +16,7 @@ mod licences;
 mod modules;
 mod names;
 mod paths;
+mod prose;
 mod ratchet;
 mod rust;
 mod sizes;
@@ -89,6 +90,7 @@ fn problems(tree: &Tree) -> Result<Vec<Problem>> {
     problems.extend(docs::check(tree));
     problems.extend(names::check(tree, &sources));
     problems.extend(words::check(tree));
+    problems.extend(prose::check(tree));
     problems.extend(ratchet.left());
     Ok(problems)
 }
@@ -102,6 +104,12 @@ pub(crate) fn print_sizes() -> Result<bool> {
     for circle in circles::all(&tree, &sources) {
         println!("{circle}");
     }
+    Ok(true)
+}
+
+/// Prints counts of what makes comments and documents hard to read, and with `under`, the places.
+pub(crate) fn print_prose(under: Option<&str>) -> Result<bool> {
+    prose::print(&Tree::open()?, under);
     Ok(true)
 }
 

@@ -1,0 +1,317 @@
+//! Counts of habits that make comments hard to read, and limits that may only be lowered.
+//!
+//! STYLE.md has the rules. These checks see the habits that can be counted. A *block* is a run of comment lines of one kind in
+//! a Rust file: it begins where the lines before are code, blank, or another kind of comment. Rates are per 1,000 blocks over
+//! the whole tree, rounded up. STYLE.md has a row for each rate with its limit, which must be near the rate: so a commit that
+//! improves the text also lowers the limit.
+
+use super::{Problem, Tree};
+
+/// The page of the rules, and of the limits.
+const PAGE: &str = "STYLE.md";
+/// Rates are per so many blocks or sentences.
+const PER: usize = 1000;
+/// A limit may be so much higher than its rate, so that small changes leave it alone.
+const SLACK: usize = 4;
+/// The longest line of a Markdown page, in characters; lines of tables, code and links may be longer.
+const COLUMNS: usize = 120;
+
+const QUESTION_WORDS: [&str; 10] = [
+    "what", "who", "whose", "whom", "how", "whether", "where", "which", "why", "when",
+];
+const NO_ACTORS: [&str; 9] = [
+    "who",
+    "whoever",
+    "whom",
+    "somebody",
+    "someone",
+    "nobody",
+    "anybody",
+    "anyone",
+    "everybody",
+];
+const EXISTENCE: [&str; 4] = ["is", "are", "was", "were"];
+const WHAT_CLAUSE: [&str; 4] = ["is", "was", "has", "it"];
+
+/// Habits that are counted, in the order of the rates.
+const HABITS: [&str; 4] = [
+    "blocks that begin with a question word",
+    "words without an actor (who, somebody, nobody …)",
+    "\"there is\" and \"there are\"",
+    "\"what is\", \"what was\", \"what has\", \"what it\"",
+];
+const SEMICOLONS: &str = "semicolons in Markdown, per 1,000 sentences";
+const LONG_LINES: &str = "lines of Markdown over 120 columns";
+
+/// Counts of one file, or of many.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    blocks: usize,
+    habits: [usize; HABITS.len()],
+    sentences: usize,
+    semicolons: usize,
+    long_lines: usize,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.blocks += other.blocks;
+        for (sum, more) in self.habits.iter_mut().zip(other.habits) {
+            *sum += more;
+        }
+        self.sentences += other.sentences;
+        self.semicolons += other.semicolons;
+        self.long_lines += other.long_lines;
+    }
+
+    /// Every rate with its name.
+    fn rates(&self) -> Vec<(&'static str, usize)> {
+        let per = |count: usize, of: usize| (count * PER).div_ceil(of.max(1));
+        let habits = HABITS.into_iter().zip(self.habits);
+        let mut rates: Vec<(&str, usize)> = habits
+            .map(|(name, count)| (name, per(count, self.blocks)))
+            .collect();
+        rates.push((SEMICOLONS, per(self.semicolons, self.sentences)));
+        rates.push((LONG_LINES, self.long_lines));
+        rates
+    }
+}
+
+/// Compares the rates of the tree with their limits.
+pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+    let Some(page) = tree.text(PAGE) else {
+        return vec![Problem::new(PAGE, 0, "missing")];
+    };
+    let mut all = Counts::default();
+    files(tree).for_each(|(_, counts)| all.add(&counts));
+    let mut problems = Vec::new();
+    for (name, rate) in all.rates() {
+        let row = page
+            .lines()
+            .enumerate()
+            .find(|(_, line)| line.contains(&format!("| {name} |")));
+        let limit = row.and_then(|(index, line)| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            Some((index + 1, cells.get(2)?.parse::<usize>().ok()?))
+        });
+        match limit {
+            None => problems.push(Problem::new(
+                PAGE,
+                0,
+                format!("no row `| {name} | LIMIT |`"),
+            )),
+            Some((line, limit)) if rate > limit => problems.push(Problem::new(
+                PAGE,
+                line,
+                format!("{name}: {rate}, limit {limit}: `cargo xtask prose` shows where"),
+            )),
+            Some((line, limit)) if rate + SLACK < limit => problems.push(Problem::new(
+                PAGE,
+                line,
+                format!("{name}: {rate} now: lower the limit of {limit}"),
+            )),
+            Some(_) => {}
+        }
+    }
+    problems
+}
+
+/// Prints the rates of each directory that holds a crate or documents, and with `under`, each place below it.
+pub(super) fn print(tree: &Tree, under: Option<&str>) {
+    let mut rows: Vec<(String, Counts)> = Vec::new();
+    for (path, counts) in files(tree) {
+        let depth = if under.is_some() { usize::MAX } else { 2 };
+        let parts: Vec<&str> = path.split('/').collect();
+        let group = parts[..parts.len().min(depth)].join("/");
+        if under.is_some_and(|under| !path.starts_with(under)) {
+            continue;
+        }
+        match rows.last_mut() {
+            Some((last, sum)) if *last == group => sum.add(&counts),
+            _ => rows.push((group, counts)),
+        }
+    }
+    let mut all = Counts::default();
+    println!(
+        "blocks | question words | no actor | there is | what is | sentences | semicolons | long lines"
+    );
+    for (group, counts) in &rows {
+        all.add(counts);
+        let [question, actor, there, what] = counts.habits;
+        println!(
+            "{:6} {question:5} {actor:5} {there:5} {what:5} {:6} {:5} {:5}  {group}",
+            counts.blocks, counts.sentences, counts.semicolons, counts.long_lines
+        );
+    }
+    for (name, rate) in all.rates() {
+        println!("{rate:6}  {name}");
+    }
+    if let Some(under) = under {
+        places(tree, under);
+    }
+}
+
+/// Prints every place with a habit.
+fn places(tree: &Tree, under: &str) {
+    for (path, text) in tree
+        .ending(".rs")
+        .filter(|(path, _)| path.starts_with(under))
+    {
+        for block in blocks(text) {
+            let habits = habits_of(&block.text);
+            if habits.iter().any(|count| *count > 0) {
+                println!("{path}:{}: {}", block.line, block.text);
+            }
+        }
+    }
+}
+
+fn files(tree: &Tree) -> impl Iterator<Item = (&str, Counts)> {
+    let of = |(path, text): (&'_ str, &'_ str)| match path.rsplit_once('.') {
+        Some((_, "rs")) => Some(of_source(text)),
+        Some((_, "md")) => Some(of_page(text)),
+        _ => None,
+    };
+    tree.iter()
+        .filter_map(move |(path, text)| Some((path, of((path, text))?)))
+}
+
+fn of_source(text: &str) -> Counts {
+    let mut counts = Counts::default();
+    for block in blocks(text) {
+        counts.blocks += 1;
+        for (sum, more) in counts.habits.iter_mut().zip(habits_of(&block.text)) {
+            *sum += more;
+        }
+    }
+    counts
+}
+
+/// A run of comment lines.
+struct Block {
+    /// The first line, counted from 1.
+    line: usize,
+    text: String,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let (mut blocks, mut before): (Vec<Block>, Option<&str>) = (Vec::new(), None);
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let kinds = ["///", "//!", "//"];
+        let kind = kinds.into_iter().find(|kind| line.starts_with(kind));
+        let content = kind.map(|kind| line[kind.len()..].trim());
+        match (kind, content, blocks.last_mut()) {
+            (Some(kind), Some(content), Some(block)) if before == Some(kind) => {
+                block.text.push(' ');
+                block.text.push_str(content);
+            }
+            (Some(_), Some(content), _) => blocks.push(Block {
+                line: index + 1,
+                text: content.to_owned(),
+            }),
+            _ => {}
+        }
+        before = kind;
+    }
+    blocks
+}
+
+fn habits_of(block: &str) -> [usize; HABITS.len()] {
+    let words: Vec<String> = block
+        .split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    let is_in = |list: &[&str], word: &String| list.contains(&word.as_str());
+    let pairs = |first: &str, second: &[&str]| {
+        let pairs = words.windows(2);
+        pairs
+            .filter(|pair| pair[0] == first && is_in(second, &pair[1]))
+            .count()
+    };
+    [
+        usize::from(
+            words
+                .first()
+                .is_some_and(|word| is_in(&QUESTION_WORDS, word)),
+        ),
+        words.iter().filter(|word| is_in(&NO_ACTORS, word)).count(),
+        pairs("there", &EXISTENCE),
+        pairs("what", &WHAT_CLAUSE),
+    ]
+}
+
+fn of_page(text: &str) -> Counts {
+    let mut counts = Counts::default();
+    let mut is_code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+            continue;
+        }
+        if is_code {
+            continue;
+        }
+        let is_table = line.starts_with('|');
+        if !is_table && !line.contains("](") && line.chars().count() > COLUMNS {
+            counts.long_lines += 1;
+        }
+        let ends = line.match_indices(". ").count() + usize::from(line.ends_with('.'));
+        counts.sentences += ends + usize::from(is_table);
+        counts.semicolons += line.matches(';').count();
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(text: &str) -> Counts {
+        of_source(text)
+    }
+
+    #[test]
+    fn a_block_is_a_run_of_comment_lines_of_one_kind() {
+        let text = "//! One.\n\n/// Two,\n/// still two.\nfn f() {\n    // Three.\n}\n/// Four.\n//! Five.";
+        assert_eq!(counted(text).blocks, 5);
+    }
+
+    #[test]
+    fn habits_are_counted_in_comments_and_not_in_code() {
+        let text = "/// What is mapped.\nfn f() {}\n/// Mapped sectors; there are none where nobody writes.\nlet what = \"who\";";
+        assert_eq!(counted(text).habits, [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn sentences_semicolons_and_long_lines_of_pages_are_counted_outside_of_code() {
+        let long = "x".repeat(COLUMNS + 1);
+        let text = format!("One; two. Three.\n```\na;b;c\n{long}\n```\n{long}\n");
+        let counts = of_page(&text);
+        assert_eq!(
+            (counts.sentences, counts.semicolons, counts.long_lines),
+            (2, 1, 1)
+        );
+    }
+
+    #[test]
+    fn a_rate_above_its_limit_is_a_problem_and_one_below_it_as_well() {
+        let rows = |limit: usize| {
+            let names = HABITS.into_iter().chain([SEMICOLONS, LONG_LINES]);
+            names
+                .map(|name| format!("| {name} | {limit} |\n"))
+                .collect::<String>()
+        };
+        let problems = |limit| {
+            let page = rows(limit);
+            check(&Tree::of(&[(PAGE, &page), ("a.rs", "/// Free.\n")])).len()
+        };
+        assert_eq!(problems(0), 0);
+        assert_eq!(problems(SLACK), 0);
+        assert_eq!(problems(SLACK + 1), HABITS.len() + 2);
+        let who = check(&Tree::of(&[(PAGE, &rows(0)), ("a.rs", "/// Who waits.\n")]));
+        assert_eq!(who.len(), 2);
+        assert_eq!(check(&Tree::of(&[("a.rs", "")])).len(), 1);
+    }
+}
