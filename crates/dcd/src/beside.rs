@@ -1,9 +1,9 @@
-//! Waiting for one thing without letting others stand still.
+//! Waits for one future while others keep making progress.
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// Waits for `what` and drives what is under way meanwhile, telling `each` what comes of that.
+/// Waits for `what` and drives the futures in `under_way` meanwhile. Passes each of their results to `each`.
 pub(crate) async fn beside<F: Future + Unpin, W: Future>(
     mut what: F,
     under_way: &mut FuturesUnordered<W>,

@@ -1,12 +1,12 @@
-//! When the log device fails: taking home what only it or its buffer holds, and going on without it.
+//! Failure of the log device: moves the data that only the log or its buffer holds to the data device, and continues
+//! without the log.
 //!
-//! The log may still hold older copies of what is written from now on, and a later attach would bring
-//! them back. So nothing is acknowledged as durable until all it holds is home and it is known, durably,
-//! that it no longer counts (I7): its superblock says *abandoned*, or a witness remembers it. Other
-//! requests go on meanwhile.
+//! The log may still hold older copies of data that clients write from now on, and a later attach would apply them. So
+//! a flush is acknowledged only after all data of the log is on the data device and the log is durably invalid (I7):
+//! its superblock is marked *abandoned*, or a failed-log record exists. Other requests continue meanwhile.
 //!
-//! What cannot be read from the log is not lost: it is tried again for as long as it takes. Only what
-//! does not match its checksum is lost, and what an administrator says to give up.
+//! Data that cannot be read from the log is not lost: the reads are repeated for as long as necessary. Data is lost
+//! only if it does not match its checksum, or if an administrator abandons it.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,19 +25,19 @@ use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
 
-/// Pieces taken home between two flushes of the data device.
+/// Fragments written between two flushes of the data device.
 const BATCH: usize = 8192;
 
-/// Pieces by where they lie in the log, and of which line they are.
+/// Addresses of fragments in the log, each with its block of the volume.
 type Places = Vec<(Addr, Line)>;
 
-/// Why not all of it is home yet.
+/// Reason why some data is not on the data device yet.
 struct Setback {
-    /// Something came home all the same.
+    /// True if the attempt moved some data to the data device.
     progress: bool,
 }
 
-/// Waits for the log to fail, then does what is left to do.
+/// Waits for the log to fail, then moves its data to the data device and makes the log invalid.
 pub(crate) async fn rescuer(engine: Rc<Engine>) {
     let failure = engine.log.failed().await;
     tracing::error!(%failure, "going on without the log");
@@ -67,7 +67,8 @@ impl Engine {
         self.pause(policy::retry_after(failures, waited_for)).await;
     }
 
-    /// Takes home what can be, from memory first: that is quick and certain.
+    /// Moves the data of the failed log to the data device. Data in memory goes first, since that is quick and cannot
+    /// fail to be read.
     async fn rescue(&self) -> Result<(), Setback> {
         let mut progress = false;
         self.rescue_marks()
@@ -104,11 +105,11 @@ impl Engine {
             if let Some(error) = &loaded.error {
                 self.log_troubles(format!("the failed log cannot be read: {error}"));
             }
-            // That the device is gone is found out once, and not batch by batch.
+            // Checks once whether the device is gone, instead of in each batch.
             gone = asked > 0 && loaded.unreadable.len() == asked && !self.log.answers().await;
         }
         self.faults.borrow_mut().unreadable = unreadable;
-        // Asked of the map and not of what was done: destaging may still have moved a piece meanwhile.
+        // Asks the map instead of counting the fragments above: destaging may have moved a fragment meanwhile.
         let all_home = {
             let map = self.map.borrow();
             map.live_sectors() == 0 && map.ranges().lost() == map.ranges().len()
@@ -120,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes what marks say true at home; then they are no longer needed.
+    /// Carries out the pending zeroes and discards on the data device. Afterwards the map no longer needs them.
     async fn rescue_marks(&self) -> Result<(), ()> {
         let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
         let marks = marks
@@ -137,7 +138,7 @@ impl Engine {
                     self.give_way(Priority::Rescue).await?;
                     let done = self.mark_at_home(*mark, part.clone()).await;
                     self.doing.borrow_mut().carry(part.end - part.start);
-                    // What was discarded is of no use to anybody.
+                    // Discarded data has no use, so a discard that failed does no harm.
                     if mark.kind != RangeKind::Discard {
                         done?;
                     }
@@ -156,7 +157,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Every piece by its line and place: those in memory, and those on the device in its order.
+    /// Returns all fragments by block and address: first those in memory, then those on the log device in its order.
     fn pieces_by_place(&self) -> (Places, Places) {
         let map = self.map.borrow();
         let all = map.all_pieces();
@@ -181,7 +182,7 @@ impl Engine {
             .collect()
     }
 
-    /// Writes pieces home, durably, and lets the map forget them; false if some are left.
+    /// Makes fragments durable on the data device and removes them from the map. Returns false if some are left.
     async fn settle_home(&self, sound: Vec<Loaded>, progress: &mut bool) -> bool {
         if sound.is_empty() {
             return true;
@@ -198,7 +199,7 @@ impl Engine {
         }
         self.forget_home(&home.taken);
         *progress |= !home.taken.is_empty();
-        // Not all may even have been tried: the volume may be closing.
+        // Some fragments may not have been tried, because the volume is closing.
         let all = home.taken.len() == sound.len();
         if all {
             self.faults.borrow_mut().data.clear();
@@ -213,8 +214,8 @@ impl Engine {
         }
     }
 
-    /// What cannot be read in the segments before `before` is lost, if an administrator said so when it
-    /// had not been tried yet.
+    /// Declares unreadable fragments in segments before `before` lost. `before` is the limit of an administrator's
+    /// abandon command, which must have been given before these fragments were tried.
     pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces, before: Option<SegmentSeq>) {
         let Some(before) = before else {
             return;
@@ -230,8 +231,8 @@ impl Engine {
         }
     }
 
-    /// Data that does not match its checksum, or was given up: its sectors fail from now on. All of it
-    /// had been made durable, since what was not is still in memory.
+    /// Marks the sectors of damaged or abandoned fragments as lost, so that reads of them fail from now on. All of this
+    /// data had been made durable, since data that was not durable is still in memory.
     fn give_up(&self, damaged: &[Piece]) {
         if damaged.is_empty() {
             return;
@@ -249,8 +250,8 @@ impl Engine {
         }
     }
 
-    /// Sees to it that no later attach takes the failed log for the truth, and only then lets flushes
-    /// be acknowledged. Goes on until the log itself says so: it may work again later.
+    /// Ensures that no later attach uses the failed log, and only then allows flushes to be acknowledged. Continues
+    /// until the log itself is marked, since its device may work again later.
     async fn disown_log(&self) {
         let mut failures = 0;
         loop {
@@ -274,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// At the end: marks the log if that could not be done yet, and sees to it that it names no range
-    /// as lost that was durably written since; what is salvaged later would replace that.
+    /// Marks the log when the volume closes, if this was not possible earlier. Also removes ranges from its list of
+    /// lost ranges that were durably written since. Otherwise a later salvage would replace the newer data.
     pub(crate) async fn mark_for_good(&self) {
         let same = self.payload.borrow().lost == self.lost_ranges();
         if same && !self.rescue.borrow().has_stale_log() {
@@ -290,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Says in the log that it must not be taken up again, if it still takes that.
+    /// Marks the log as abandoned, if its device still takes writes.
     async fn mark_abandoned(&self) -> Result<()> {
         let (lost, sectors) = (self.lost_ranges(), self.lost_sectors());
         let layer = {
@@ -308,8 +309,8 @@ impl Engine {
         })
     }
 
-    /// Has somebody else remember that the log was given up: the witness, or the administrator who
-    /// said so. True if that will do.
+    /// Has the failed-log record, or the command of an administrator, stand for the mark that could not be written to
+    /// the log. Returns true if one of them suffices.
     async fn testify(&self) -> bool {
         let Some(witness) = &self.witness else {
             return self.rescue.borrow_mut().asked_witness(false);
@@ -322,10 +323,10 @@ impl Engine {
         self.rescue.borrow_mut().asked_witness(kept.is_ok())
     }
 
-    /// Waits until all the failed log held is home and it is out of the game.
+    /// Waits until all data of the failed log is on the data device and the log can no longer be attached.
     ///
     /// # Errors
-    /// When that is held up for longer than patience lasts: until when nobody knows.
+    /// If this takes longer than the configured patience.
     async fn until_rescued(&self, op: Op) -> Result<()> {
         let done = || self.rescue.borrow().is_done().then_some(());
         let rescued = self.signals.settled.until(done);
@@ -343,8 +344,9 @@ impl Engine {
         }
     }
 
-    /// A write without a log. Where the log or its buffer holds something older, that is forgotten only
-    /// when the new data is durable: the data device could still lose it, and the older copy is durable.
+    /// Writes to the data device without a log. If the log or its buffer holds older data of the range, this older data
+    /// is removed from the map only after the new data is durable: the data device could still lose the new data, and
+    /// the older copy is durable.
     pub(crate) async fn write_home(&self, at: u64, buf: Buf, when: Acknowledge) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
         let _turn = self.home.lock(range.clone()).await;
@@ -359,7 +361,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A discard or write-zeroes without a log.
+    /// Carries out a discard or write-zeroes without a log.
     pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         for part in home_parts(range) {
             let turn = self.home.lock(part.clone()).await;
@@ -377,8 +379,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Zeroes or discards what has no copy in the log: again, if a flush failed meanwhile, which may have
-    /// undone it. Gives how many flushes had failed before.
+    /// Zeroes or discards a range of which the log holds no copy. Repeats the change if a flush failed meanwhile, since
+    /// the failed flush may have undone the change. Returns the number of flushes that had failed before.
     async fn change_home_past_log(&self, kind: RangeKind, range: Range<u64>) -> Result<u64> {
         loop {
             let lost = self.past_log.borrow().flushes_failed();
@@ -389,7 +391,7 @@ impl Engine {
         }
     }
 
-    /// A flush without a log: the data device's, once everything is there.
+    /// Flushes without a log: flushes the data device, once all data of the failed log is there.
     pub(crate) async fn flush_home(&self, op: Op) -> Result<()> {
         self.until_rescued(op).await?;
         self.make_bypassed_durable(op).await

@@ -1,19 +1,20 @@
-//! Destaging: the oldest segments' live data goes home, sorted by address, and the tail follows.
+//! Destaging: writes the live data of the oldest segments to the data device, sorted by address, and moves the tail.
 //!
-//! In ring order, because superseded copies of a line then always leave the log before the live one,
-//! so that no recovery can bring an old copy back; because it gives data the longest time to be
-//! overwritten; and because the paper's "reorder by location" becomes a sort.
+//! Destaging goes in ring order for three reasons. Superseded copies of a block always leave the log before the live
+//! copy, so no recovery can apply an old copy again. Data has the longest time to be overwritten. And the paper's
+//! "reorder by location" becomes a sort.
 //!
-//! Windows overlap (one is read while the one before is written), but each goes through, in this
-//! order (I2, I3):
-//! 1. only segments that are wholly durable in the log are taken;
-//! 2. marks go home, then data; what was overwritten meanwhile is skipped;
+//! Windows overlap: one is read while the window before is written. But each window goes through these steps in order
+//! (I2, I3):
+//! 1. only segments that are completely durable in the log are taken;
+//! 2. pending zeroes and discards are carried out on the data device, then data is written there; data that was
+//! overwritten meanwhile is skipped;
 //! 3. the data device is flushed;
-//! 4. the log is flushed up to its newest record: whatever superseded a skipped piece is durable;
+//! 4. the log is flushed up to its newest record, so that every record that supersedes a skipped fragment is durable;
 //! 5. the superblock with the new tail becomes durable, in both copies;
-//! 6. only now the map forgets the pieces and the segments are free.
+//! 6. only now the map forgets the fragments, and the segments are free.
 //!
-//! If the data device has no room, discards behind that are done ahead of their turn (`destage/ahead.rs`).
+//! If the data device has no free space, later discards are carried out early (`destage/ahead.rs`).
 
 mod ahead;
 mod home_writes;
@@ -32,7 +33,7 @@ use crate::stats::Destaging;
 
 use window::{Failure, Written};
 
-/// After so many attempts in a row that did not bring anything home, every piece of a window is tried.
+/// After this many attempts in a row that wrote nothing to the data device, every fragment of a window is tried.
 const THOROUGH_AFTER: u32 = 3;
 
 /// Destages for as long as the volume is attached and its log works.
@@ -89,7 +90,7 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
 }
 
 impl Engine {
-    /// Notes how a burst ended; true if it is to be tried again after a pause.
+    /// Records how a burst ended. Returns true if it must be tried again after a pause.
     fn note_burst(&self, done: Result<(), Failure>) -> bool {
         match done {
             Ok(()) => {
@@ -123,14 +124,14 @@ impl Engine {
         }
     }
 
-    /// Makes the oldest segments durable and closed: no others are destaged.
+    /// Makes the oldest segments durable and sealed, since only sealed segments can be destaged.
     async fn make_destageable(&self) -> Result<(), LogError> {
         self.log.flush(self.log.last_record()).await?;
         if self.log.destage_limit() > self.log.tail() || self.log.tail() == self.log.head() {
             return Ok(());
         }
         self.log.seal();
-        // More may have been appended during the flush, and nobody else is sure to flush it.
+        // More records may have been appended during the flush, and no other task is certain to flush them.
         self.log.flush(self.log.last_record()).await?;
         loop {
             let progress = self.log.progress();
@@ -144,9 +145,8 @@ impl Engine {
         }
     }
 
-    /// One burst: windows, for as long as the policy says so. While one window is written home, the
-    /// next is read and the one before is flushed and given up, so that neither device waits for
-    /// the other.
+    /// Destages windows for one burst, for as long as the policy allows. While one window is written to the data
+    /// device, the next is read and the one before is committed, so that neither device waits for the other.
     async fn destage(&self, thorough: bool) -> Result<(), Failure> {
         if self.window(self.log.tail()).is_empty() {
             self.make_destageable().await?;
@@ -186,8 +186,8 @@ impl Engine {
         self.commit(before, true).await
     }
 
-    /// Makes a window's home copies durable, then whatever superseded the rest, then the tail; and
-    /// only then gives the copies in the log up.
+    /// Makes a window's data durable on the data device, then the records that supersede its skipped fragments, then
+    /// the tail. Only then removes the fragments of the window from the map.
     async fn commit(&self, written: Option<Written>, last: bool) -> Result<(), Failure> {
         let Some(written) = written else {
             return Ok(());
@@ -202,7 +202,8 @@ impl Engine {
         Ok(())
     }
 
-    /// `last` says that nothing else is being written home: then the ends are fingerprinted anew.
+    /// Moves the tail behind the window. `last` means that no other window is being written to the data device, so that
+    /// the fingerprint can be renewed.
     async fn move_tail(&self, written: &Written, last: bool) -> Result<(), Failure> {
         let Written {
             window,
@@ -216,10 +217,10 @@ impl Engine {
         let mut fingerprint = self.payload.borrow().fingerprint;
         if last && (*touched | fingerprint.unknown) != 0 {
             let anew = *touched | fingerprint.unknown;
-            // What cannot be read now stays unknown, and is no reason not to go on.
+            // A block that cannot be read now stays unknown. This does not stop destaging.
             let len = self.payload.borrow().data.len;
             match fingerprint.refresh(anew, &*self.data, len).await {
-                // Of a volume that became longer meanwhile, the end was another one.
+                // The volume became longer meanwhile, so these checksums are of its former end.
                 Ok(()) if self.payload.borrow().data.len != len => {}
                 Ok(()) => self.payload.borrow_mut().fingerprint = fingerprint,
                 Err(error) => tracing::debug!(%error, "no fingerprint of the data device's ends"),
@@ -232,7 +233,7 @@ impl Engine {
             .await?;
         self.forget_home(pieces);
         if *answers {
-            // There is room again, whatever else home refused.
+            // The data device has free space again, even if it failed other writes.
             self.faults.borrow_mut().data.clear();
         }
         self.map.borrow_mut().forget_marks_before(next);
@@ -243,8 +244,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The last check before copies are given up: every live piece of the window was taken home.
-    /// Segments are durable and closed, so none can have been added since.
+    /// Asserts that every live fragment of the window was written to the data device, before their copies in the log
+    /// are freed. Segments are durable and sealed, so no fragment can have been added since.
     fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(Line, Addr)]) {
         let map = self.map.borrow();
         let home = pieces

@@ -1,4 +1,4 @@
-//! One attached volume: its state, and what every operation needs of it.
+//! One attached volume: its state, and the basic functions that every operation needs.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::state::{Activity, Doing, Faults, Pace, PastLog, Refused, Rescue, Serv
 use crate::stats::Counters;
 use crate::witness::Witness;
 
-/// The state that the operations share. One thread; nothing is borrowed across an await.
+/// State that the operations share. Runs on one thread; no borrow is held across an await.
 pub(crate) struct Engine {
     pub(crate) rt: Rt,
     pub(crate) log: Log,
@@ -24,25 +24,25 @@ pub(crate) struct Engine {
     geometry: Cell<Geometry>,
     pub(crate) options: AttachOptions,
     pub(crate) map: RefCell<Map>,
-    /// Turns on home ranges, in sectors (I6).
+    /// Locks on ranges of the data device, in sectors (I6).
     pub(crate) home: Rc<RangeLock>,
     pub(crate) payload: RefCell<Payload>,
     pub(crate) counters: RefCell<Counters>,
-    /// Turns of writers that wait for room.
+    /// Queue lock of writers that wait for free space.
     pub(crate) queue: Rc<Lock>,
-    /// Bytes written to the log between turns of everybody else.
+    /// Bytes written to the log between two points at which a writer yields to other tasks.
     pub(crate) portions: Portions,
-    /// Who is being served, and who waits.
+    /// Requests under way, and queued writers.
     pub(crate) activity: RefCell<Activity>,
-    /// What still goes on, while the volume is being closed.
+    /// Background work that is still active while the volume is being closed.
     pub(crate) service: RefCell<Service>,
-    /// What destaging is doing, for those who watch.
+    /// Current activity of destaging, for the status.
     pub(crate) doing: RefCell<Doing>,
-    /// How fast writers may fill a log that is nearly full.
+    /// Rate at which writers may fill a log that is nearly full.
     pub(crate) pace: RefCell<Pace>,
-    /// How fast the devices have been, for those who must not keep users waiting.
+    /// Measured speed of the devices, which limits how long destaging keeps clients waiting.
     pub(crate) speed: RefCell<Speed>,
-    /// What has no copy in the log, and whether it is durable.
+    /// Changes that have no copy in the log, and their durability.
     pub(crate) past_log: RefCell<PastLog>,
     /// Held while the data device flushes.
     pub(crate) flushing: Rc<Lock>,
@@ -50,40 +50,41 @@ pub(crate) struct Engine {
     pub(crate) durable: DurableRequests,
     /// Held while the volume takes the length of its data device.
     pub(crate) resizing: Rc<Lock>,
-    /// What the devices fail to do.
+    /// Current faults of the devices.
     pub(crate) faults: RefCell<Faults>,
-    /// What home refuses, and is kept in the log.
+    /// Fragments that the data device fails to write, which stay in the log.
     pub(crate) refused: RefCell<Refused>,
-    /// What becomes of a log that failed.
+    /// State of the rescue from a failed log.
     pub(crate) rescue: RefCell<Rescue>,
-    /// Who remembers that a log was given up which cannot be told so itself.
+    /// Storage of the failed-log record, for a log that cannot be marked itself.
     pub(crate) witness: Option<Rc<dyn Witness>>,
     pub(crate) signals: Signals,
 }
 
-/// What those who wait are woken by. They look again then: a signal says that something may have
-/// changed, and not what.
+/// Events that wake waiting tasks. A task checks its condition again then: an event means that something may have
+/// changed.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// Destaging must not wait any longer: the log fills, or somebody waits.
+    /// Destaging must not wait any longer: the log is filling up, or a task waits for destaging.
     pub(crate) urgent: Event,
-    /// The destager has something to look at.
+    /// The destager has something to check.
     pub(crate) wake: Event,
-    /// Something came home, or failed to.
+    /// A fragment reached the data device, or failed to.
     pub(crate) settled: Event,
-    /// What failed is to be tried again now.
+    /// Failed work must be tried again now.
     pub(crate) again: Event,
 }
 
 impl Signals {
-    /// Somebody waits for everything to be home: what failed is tried again, and nothing is put off.
+    /// Wakes everything that delays destaging, since a client waits until the log is empty: failed work is retried, and
+    /// no work is put off.
     pub(crate) fn all_is_wanted_home(&self) {
         for waiting in [&self.again, &self.wake, &self.urgent] {
             waiting.notify_all();
         }
     }
 
-    /// The volume is being closed.
+    /// Wakes every waiting task, since the volume is being closed.
     pub(crate) fn closing(&self) {
         for waiting in [&self.settled, &self.urgent, &self.wake, &self.again] {
             waiting.notify_all();
@@ -91,11 +92,11 @@ impl Signals {
     }
 }
 
-/// A user's request under way; idleness begins when the last is dropped.
+/// A client's request under way. Idle time begins when the last request is dropped.
 pub(crate) struct Request<'a> {
     engine: &'a Engine,
     pub(crate) began: Instant,
-    /// When its work was done, once that was asked for.
+    /// Time when the request's work ended, once [`Request::done`] was called.
     done: Cell<Option<Instant>>,
 }
 
@@ -111,7 +112,7 @@ impl Drop for Request<'_> {
 }
 
 impl Request<'_> {
-    /// Its work is done: how many nanoseconds that took.
+    /// Ends the request's work. Returns its duration in nanoseconds.
     pub(crate) fn done(&self) -> u64 {
         let now = self.engine.rt.now();
         self.done.set(Some(now));
@@ -119,7 +120,7 @@ impl Request<'_> {
     }
 }
 
-/// Sectors of a byte range.
+/// Converts a byte range to sectors.
 pub(crate) fn sectors(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / SECTOR_BYTES..bytes.end / SECTOR_BYTES
 }
@@ -134,14 +135,14 @@ impl Engine {
         payload: Payload,
     ) -> Engine {
         let below = data.geometry();
-        // Of the size it was made with, on whatever device or kernel it is now.
+        // The volume keeps its recorded length and block size, whatever the present device or kernel reports.
         let block_size = payload.block_size;
         let geometry = Geometry {
             len: payload.data.len,
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
             volatile: options.acknowledge < Acknowledge::Write,
-            // Where home discards nothing, a discard would only bring old data back to light.
+            // If the data device cannot discard, a discard would only make old data visible again.
             discard_granularity: match below.discard_granularity {
                 0 => 0,
                 unit => unit.max(block_size),
@@ -178,18 +179,21 @@ impl Engine {
         }
     }
 
-    /// The volume as its users see it.
+    /// Returns the geometry of the volume.
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry.get()
     }
 
-    /// The volume is `len` bytes long from here on.
+    /// Sets the length of the volume, in bytes.
     pub(crate) fn set_len(&self, len: u64) {
         let geometry = self.geometry.get();
         self.geometry.set(Geometry { len, ..geometry });
     }
 
-    /// Begins a user's request.
+    /// Begins a client's request.
+    ///
+    /// # Errors
+    /// If the volume is being closed.
     pub(crate) fn request(&self, op: Op) -> Result<Request<'_>> {
         if self.is_closing() {
             return Err(DeviceError::Closed { op });
@@ -202,18 +206,18 @@ impl Engine {
         })
     }
 
-    /// True once the volume is being closed: no request is taken any more.
+    /// Returns true once the volume is being closed: it accepts no more requests.
     pub(crate) fn is_closing(&self) -> bool {
         self.service.borrow().closing().is_some()
     }
 
-    /// True once nothing may go home unasked.
+    /// Returns true once background work must no longer write to the data device.
     pub(crate) fn is_stopping(&self) -> bool {
         self.service.borrow().is_stopping()
     }
 
-    /// Ranges (first sector, sectors) that are lost, in order, neighbours as one: they were lost piece
-    /// by piece, and the superblock has room for few.
+    /// Returns the lost ranges (first sector, number of sectors) in order, with adjacent ranges merged. They were lost
+    /// fragment by fragment, and the superblock has space for few ranges.
     pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {
         let map = self.map.borrow();
         let lost = map.ranges().iter();
@@ -229,7 +233,7 @@ impl Engine {
         ranges
     }
 
-    /// Sectors that are lost.
+    /// Returns the number of lost sectors.
     pub(crate) fn lost_sectors(&self) -> u64 {
         self.lost_ranges().iter().map(|(_, sectors)| sectors).sum()
     }

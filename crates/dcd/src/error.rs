@@ -1,16 +1,16 @@
-//! Why a volume cannot be made or attached.
+//! Errors of creating and attaching a volume.
 
 use forebay_device::DeviceError;
 use forebay_log::{OpenError, RingError};
 use forebay_units::ByteLen;
 
-/// Why a volume cannot be made.
+/// Reason why a volume cannot be created.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CreateError {
-    /// The log device does not do.
+    /// The log device is not suitable.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The data device is larger than can be mapped.
+    /// The data device is larger than the map supports.
     #[error("the data device has {0}; volumes of up to 4PiB are supported")]
     DataTooLarge(ByteLen),
     /// A device failed.
@@ -18,31 +18,32 @@ pub enum CreateError {
     Device(#[from] DeviceError),
 }
 
-/// Why a volume cannot be attached. Nothing has been changed on either device.
+/// Reason why a volume cannot be attached. Neither device was changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AttachError {
-    /// The log cannot be taken up.
+    /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// It is the log of something else.
+    /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,
-    /// The data device is shorter than it was.
+    /// The data device is shorter than the recorded length.
     #[error(
         "the data device has {have} ({} bytes), the one this log belongs to ({path}) had {want} ({} bytes): {}",
         .have.0, .want.0, shrunk(*.clean)
     )]
     Shrunk {
-        /// Its length.
+        /// Present length.
         have: ByteLen,
-        /// The length recorded in the log.
+        /// Length recorded in the log.
         want: ByteLen,
-        /// The path at which it was found.
+        /// Path recorded in the log.
         path: String,
         /// True if the log is empty: the data device alone is the volume.
         clean: bool,
     },
-    /// The data device is longer than it was and has other names, and the log holds data for it, or its ends are others.
+    /// The data device is longer than recorded and has other names. Besides, the log holds data for it, or its ends
+    /// differ from the fingerprint.
     #[error(
         "the data device has {have}, the one this log belongs to ({path}) had {want} and was known as {}: \
          it is another device, or it grew and got another name. A volume on another device destroys data there; if you \
@@ -50,21 +51,21 @@ pub enum AttachError {
         .names.join(", ")
     )]
     LongerAndOther {
-        /// Its length.
+        /// Present length.
         have: ByteLen,
-        /// The length recorded in the log.
+        /// Length recorded in the log.
         want: ByteLen,
-        /// The path at which it was found.
+        /// Path recorded in the log.
         path: String,
-        /// The names recorded in the log.
+        /// Names recorded in the log.
         names: Vec<String>,
     },
-    /// The data device cannot write blocks as small as the one this log belongs to.
+    /// The data device cannot write blocks as small as the recorded block size.
     #[error("the data device has blocks of {have} bytes, the one this log belongs to had {want}")]
     OtherBlockSize {
-        /// Its block size.
+        /// Present block size, in bytes.
         have: u32,
-        /// The block size noted in the log.
+        /// Block size recorded in the log, in bytes.
         want: u32,
     },
     /// The data device was changed while its log holds newer data for it.
@@ -74,34 +75,34 @@ pub enum AttachError {
          cache. Applying the log may corrupt it; if you are sure, use --accept-changed"
     )]
     Changed {
-        /// The first difference, in bytes from the start.
+        /// First difference, in bytes from the start.
         at: u64,
     },
-    /// The log failed and was given up.
+    /// The log failed and was abandoned.
     #[error(
         "this log failed in use and was given up{}; the data device alone is the volume. Make a new \
          log with `forebay create --force`",
         if *.lost == ByteLen(0) { String::new() } else { format!(", and {} of data were lost with it", .lost) }
     )]
     Abandoned {
-        /// What was lost with it.
+        /// Data that was lost with the log.
         lost: ByteLen,
     },
-    /// The log failed in use, and could not be told that it no longer counts.
+    /// The log failed in use, and could not be marked as abandoned.
     #[error(
         "this log failed in use and was given up, which could not be written to it: it holds old data; \
          the data device alone is the volume. Make a new log with `forebay create --force`"
     )]
     GivenUp,
-    /// Whether the log was given up cannot be told.
+    /// The failed-log record cannot be read.
     #[error("it cannot be told whether this log was given up after a failure: {0}")]
     Witness(std::sync::Arc<std::io::Error>),
-    /// A data device fails while being looked at.
+    /// A data device fails while it is examined.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
-/// What to do about a data device that is shorter than it was.
+/// Returns advice for a data device that is shorter than recorded.
 fn shrunk(clean: bool) -> &'static str {
     match clean {
         true => {

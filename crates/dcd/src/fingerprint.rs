@@ -1,30 +1,30 @@
-//! Knowing whether a data device was changed behind the cache's back.
+//! Detection of changes that were made to a data device without the cache.
 //!
-//! Filesystems and partition tables keep what changes at every mount in a device's first 128 KiB
-//! and last 64 KiB. A checksum of each 4 KiB of these, taken of the home copy, is kept in the
-//! superblock. While a destage may touch a block its checksum is marked unknown, durably and first,
-//! so that a crash cannot make the cache's own writes look like somebody else's.
+//! Filesystems and partition tables keep data that changes at every mount in a device's first 128 KiB and last 64 KiB.
+//! The superblock holds a checksum of each 4 KiB block of these, taken from the data device. While a destage may change
+//! a block, its checksum is marked unknown. This mark is durable before the write, so that after a crash the cache's
+//! own writes do not look like foreign writes.
 
 use std::ops::Range;
 
 use forebay_device::{BufMut, Device, Result};
 
-/// Blocks that are fingerprinted.
+/// Number of fingerprinted blocks.
 pub const BLOCKS: usize = HEAD + TAIL;
 const HEAD: usize = 32;
 const TAIL: usize = 16;
 const BLOCK: u64 = 4096;
 
-/// Checksums of a device's ends.
+/// Checksums of both ends of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint {
     /// CRC32C of each block: 32 from the start, then 16 up to the end.
     pub crcs: [u32; BLOCKS],
-    /// Blocks whose checksum does not count, one bit each.
+    /// Blocks whose checksum is not valid, one bit each.
     pub unknown: u64,
 }
 
-/// Every block unknown.
+/// All blocks unknown.
 const ALL: u64 = (1 << BLOCKS) - 1;
 
 impl Default for Fingerprint {
@@ -36,8 +36,8 @@ impl Default for Fingerprint {
     }
 }
 
-/// Where on a device of `len` bytes block `n` lies; `None` if the device has no such block. Cut at
-/// the device's end.
+/// Returns the byte range of block `n` on a device of `len` bytes, cut at the device's end. `None` if the device has no
+/// such block.
 fn place(n: usize, len: u64) -> Option<Range<u64>> {
     let start = if n < HEAD {
         n as u64 * BLOCK
@@ -50,7 +50,7 @@ fn place(n: usize, len: u64) -> Option<Range<u64>> {
 }
 
 impl Fingerprint {
-    /// The blocks that a change of `range` (bytes) touches, one bit each.
+    /// Returns the blocks that a change of `range` (bytes) touches, one bit each.
     pub fn touched(range: &Range<u64>, len: u64) -> u64 {
         let touches = |n: &usize| {
             place(*n, len).is_some_and(|block| block.start < range.end && range.start < block.end)
@@ -58,17 +58,17 @@ impl Fingerprint {
         (0..BLOCKS).filter(touches).map(|n| 1 << n).sum()
     }
 
-    /// The blocks at the end of a device, one bit each: another end has other ones.
+    /// Blocks at the end of a device, one bit each. They become unknown when the device's length changes.
     pub(crate) const END: u64 = ALL & !((1 << HEAD) - 1);
 
-    /// The bytes of a device of `len` bytes that those blocks are in.
+    /// Returns the byte range of these blocks on a device of `len` bytes.
     pub(crate) fn end_of(len: u64) -> Range<u64> {
         len.saturating_sub(TAIL as u64 * BLOCK)..len
     }
 
-    /// Takes the checksums of the blocks in `which` anew from the device: each end by one read, since
-    /// attaching and stopping wait for it, and a slow device answers few requests. The volume is the
-    /// device's first `len` bytes.
+    /// Renews the checksums of the blocks in `which` from the device. Each end takes one read, since attaching and
+    /// stopping wait for the result, and a slow device completes few requests per second. The volume is the device's
+    /// first `len` bytes.
     ///
     /// # Errors
     /// The device's.
@@ -79,7 +79,7 @@ impl Fingerprint {
             if self.take_blocks(&blocks, data).await.is_ok() {
                 continue;
             }
-            // A bad place may lie between those that are asked for.
+            // A bad sector may lie between the requested blocks.
             for block in blocks {
                 self.take_blocks(&[block], data).await?;
             }
@@ -87,7 +87,7 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// Takes the checksums of blocks of one end, in ascending order.
+    /// Renews the checksums of blocks of one end, in ascending order.
     async fn take_blocks(
         &mut self,
         blocks: &[(usize, Range<u64>)],
@@ -106,7 +106,7 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// The fingerprint of a device's first `len` bytes as they are.
+    /// Computes the fingerprint of a device's first `len` bytes as they are now.
     ///
     /// # Errors
     /// The device's.
@@ -116,7 +116,8 @@ impl Fingerprint {
         Ok(fingerprint)
     }
 
-    /// The first byte at which the device's first `len` bytes are known to differ from this fingerprint of so many.
+    /// Returns the first byte at which the device's first `len` bytes differ from this fingerprint, which must be of a
+    /// device of `len` bytes. Unknown blocks are not compared.
     ///
     /// # Errors
     /// The device's.
@@ -213,7 +214,7 @@ mod tests {
         });
     }
 
-    /// Counts what the device is asked to read, and lets one of its blocks be unreadable.
+    /// Counts reads of the device, and makes one of its blocks unreadable.
     #[derive(Default)]
     struct Picky {
         bad: Option<u64>,
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    // Found by a world in which each request took 1.6 s: stopping took a minute, most of it for this.
+    // Found by a scenario in which each request took 1.6 s: stopping took a minute, most of it for these reads.
     #[test]
     fn each_end_is_read_at_once() {
         run(async {

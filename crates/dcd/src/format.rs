@@ -1,33 +1,33 @@
-//! What DCD keeps in its log's superblock. `docs/format/dcd.md` is the same as a table.
+//! The payload that DCD keeps in its log's superblock. `docs/format/dcd.md` has the same as a table.
 //!
-//! The log around it carries magic, version, volume id and checksum; this is only the payload.
+//! The log adds magic, version, volume id and checksum around this payload.
 
 use forebay_log::LAYER_BYTES_MAX;
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::fingerprint::{BLOCKS, Fingerprint};
 
-/// Longest name or path kept, in bytes; longer ones are cut.
+/// Maximum length of a name or path, in bytes; longer texts are cut.
 const TEXT_BYTES_MAX: usize = 512;
-/// Bytes that a range of lost sectors takes.
+/// Size of an encoded range of lost sectors, in bytes.
 const LOST_BYTES: usize = 16;
-/// The block sizes that a data device may have, in bytes.
+/// Supported block sizes of a data device, in bytes.
 const BLOCK_SIZES: [u32; 2] = [SECTOR_BYTES as u32, LINE_BYTES as u32];
-/// Most stable names kept.
+/// Maximum number of stable names.
 const NAMES_MAX: usize = 4;
 
-/// What a data device is known by.
+/// Properties by which a data device is recognised.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct DataIdentity {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Where it was found.
+    /// Path at which the device was found.
     pub path: String,
-    /// Names that stay with it wherever it is found (serial numbers, WWNs, partition UUIDs).
+    /// Names that stay with the device wherever it is attached (serial numbers, WWNs, partition UUIDs).
     pub names: Vec<String>,
 }
 
-/// The payload.
+/// The payload of the superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload {
     /// The volume's name.
@@ -36,16 +36,16 @@ pub struct Payload {
     pub data: DataIdentity,
     /// The data device's logical block size in bytes.
     pub block_size: u32,
-    /// What the home copy of its ends looks like.
+    /// Fingerprint of both ends of the data device.
     pub fingerprint: Fingerprint,
     /// Sectors whose data was lost with the log when it was abandoned.
     pub lost_sectors: u64,
-    /// Where those are: first sector and how many, as many ranges as there is room for.
+    /// Ranges of these sectors: first sector and number of sectors. As many ranges as the payload has space for.
     pub lost: Vec<(u64, u64)>,
 }
 
 impl Payload {
-    /// Its bytes.
+    /// Encodes the payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&self.data.len.to_le_bytes());
@@ -74,7 +74,7 @@ impl Payload {
         out
     }
 
-    /// The payload in `bytes`; `None` if it is none.
+    /// Decodes a payload. `None` if `bytes` is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Payload> {
         let mut rest = bytes;
         let mut take = |n: usize| {
@@ -110,7 +110,7 @@ impl Payload {
     }
 }
 
-/// The ranges at the payload's end, if there are any: they are written only if something was lost.
+/// Decodes the lost ranges at the payload's end. They are missing if no data was lost.
 fn lost_ranges(bytes: &[u8], len: u64) -> Option<Vec<(u64, u64)>> {
     let Some((count, ranges)) = bytes.split_first_chunk() else {
         return bytes.is_empty().then(Vec::new);
@@ -128,7 +128,7 @@ fn lost_ranges(bytes: &[u8], len: u64) -> Option<Vec<(u64, u64)>> {
     ranges.chunks_exact(LOST_BYTES).map(range).collect()
 }
 
-/// A text; none that is longer than one is written.
+/// Decodes a text. `None` if the text is longer than the encoder writes.
 fn text<'a>(take: &mut impl FnMut(usize) -> Option<&'a [u8]>) -> Option<String> {
     let len = usize::from(u16::from_le_bytes(take(2)?.try_into().ok()?));
     if len > TEXT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Bringing pieces home: what destaging and the rescue from a failed log share.
+//! Writing fragments to the data device: shared by destaging and by the rescue from a failed log.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -17,64 +17,64 @@ use crate::piece::{Loaded, Piece};
 use crate::stats::Destaging;
 use crate::trouble::Streak;
 
-/// Home writes under way at once.
+/// Writes to the data device under way at the same time.
 const DEPTH: usize = 64;
-/// The longest home write, and the longest read of the log, in sectors.
+/// Longest write to the data device, and longest read of the log, in sectors.
 pub(crate) const RUN_SECTORS_MAX: u64 = 2048;
-/// Reads of the log are not cut shorter than this, in sectors: then positioning would be most of it.
+/// Shortest limit of a read of the log, in sectors. In shorter reads, positioning would take most of the time.
 const RUN_SECTORS_MIN: u64 = 256;
-/// The most that lies unread between two pieces read in one request, in sectors.
+/// Maximum distance between two fragments that are read in one request, in sectors.
 const GAP_SECTORS: u64 = 64;
-/// After so many reads or writes that failed one after the other, a device is taken to be gone for the
-/// moment: the rest is not tried one by one.
+/// After this many failed reads or writes in a row, a device is considered gone for the moment, and the remaining
+/// fragments are not tried one by one.
 const HOPELESS_AFTER: u32 = 16;
-/// Then one read in so many is tried all the same, to see whether that goes for the whole device.
+/// One of this many reads is still tried then, to check whether the whole device fails.
 const SAMPLE: usize = 16;
-/// Log reads under way at once.
+/// Reads of the log under way at the same time.
 const READS: usize = 8;
 
-/// Pieces as read from the log.
+/// Result of reading fragments from the log.
 #[derive(Default)]
 pub(crate) struct LoadedPieces {
-    /// With their data, which matches its checksum.
+    /// Fragments with data that matches their checksum.
     pub(crate) sound: Vec<Loaded>,
-    /// What the device gave back is not what was written: that is lost.
+    /// Fragments whose data does not match their checksum. They are lost.
     pub(crate) damaged: Vec<Piece>,
-    /// The device gave an error, which says nothing of the data.
+    /// Fragments for which the device returned an error. Their data may be intact.
     pub(crate) unreadable: Vec<Piece>,
-    /// The last such error.
+    /// The last error.
     pub(crate) error: Option<DeviceError>,
-    /// It was called off, and some were not tried: these are in none of the lists.
+    /// True if the read was called off. Fragments that were not tried are in none of the lists.
     pub(crate) stopped: bool,
 }
 
-/// What became of pieces that were to go home.
+/// Result of writing fragments to the data device.
 #[derive(Default)]
 pub(crate) struct Homeward {
     /// Bytes written.
     pub(crate) written: u64,
-    /// Some write succeeded, so the device as such works.
+    /// True if some write succeeded, so the device as such works.
     pub(crate) succeeded: bool,
-    /// Pieces that were written, or of which nothing was left to write: only these are home.
+    /// Fragments that were written, or had no live sectors left. Only these are on the data device.
     pub(crate) taken: Vec<(Line, Addr)>,
-    /// What home did not take.
+    /// Fragments that the data device failed to write.
     pub(crate) refused: Vec<Loaded>,
-    /// Pieces that were not tried, after so many others had failed.
+    /// Number of fragments that were not tried, because many others had failed.
     pub(crate) untried: usize,
     /// The last error.
     pub(crate) error: Option<DeviceError>,
-    /// The volume is closing, and not everything was tried.
+    /// True if the volume is closing and some fragments were not tried.
     pub(crate) stopped: bool,
 }
 
-/// How reads of the log went so far.
+/// History of the log reads of one call.
 struct Tried<'a> {
-    /// Those that failed one after the other.
+    /// Failed reads since the last success.
     failures: Cell<u32>,
     streak: Streak<'a>,
 }
 
-/// Pieces that lie near each other in the log.
+/// Fragments that lie near each other in the log.
 struct Run {
     pieces: Vec<Piece>,
     sectors: u64,
@@ -106,8 +106,8 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
 }
 
 impl Engine {
-    /// Reads pieces from the log, in large requests, and checks each. Each attempt may take a failing
-    /// device long, so that it is looked before each whether anybody still wants it.
+    /// Reads fragments from the log in large requests, and checks each. Each attempt may take long on a failing device,
+    /// so it is checked before each whether the data is still needed.
     pub(crate) async fn load(&self, pieces: Vec<Piece>, priority: Priority) -> LoadedPieces {
         let mut out = LoadedPieces::default();
         let patience = self.patience(priority);
@@ -167,7 +167,7 @@ impl Engine {
         out
     }
 
-    /// Reads from the log, and counts the reads that failed one after the other.
+    /// Reads from the log, and counts consecutive failures.
     async fn read_log(&self, addr: Addr, sectors: u64, tried: &Tried<'_>) -> Result<Buf> {
         let read = self.log.read(addr, sectors).await;
         match &read {
@@ -183,17 +183,17 @@ impl Engine {
         read
     }
 
-    /// True if what was tried last failed so often that the rest need not be tried one by one; not if
-    /// what cannot be read is to be given up.
+    /// Returns true if so many reads in a row failed that the remaining fragments need not be tried one by one. Returns
+    /// false while an administrator's command to abandon unreadable data is in force, since then every fragment must be
+    /// tried.
     fn is_hopeless(&self, tried: &Tried<'_>) -> bool {
         tried.failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
     }
 
-    /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
-    /// Destaging gives way to users before each. Does not flush. When it returns, no write is under
-    /// way. What fails is tried again piece by piece, so that one bad place is told from its neighbours
-    /// and from a device that is gone; where nothing at all succeeds, the rest is left untried, unless
-    /// `thorough`.
+    /// Writes the live sectors of fragments to the data device, in the order of their addresses, with neighbours in one
+    /// write. Destaging yields to clients before each write. Does not flush. No write is under way when this function
+    /// returns. Failed writes are repeated fragment by fragment, to separate one bad sector from its neighbours and
+    /// from a device that is gone. If no write succeeds, the rest is left untried, unless `thorough`.
     pub(crate) async fn write_pieces_home(
         &self,
         mut loaded: Vec<Loaded>,
@@ -227,7 +227,7 @@ impl Engine {
             }
         };
         while next < loaded.len() && (thorough || !out.looks_gone(next)) {
-            // What is under way holds turns that users may wait for, so it is driven meanwhile.
+            // Writes under way hold range locks that clients may wait for, so they are driven meanwhile.
             let give_way = pin!(self.give_way(priority));
             let way = beside(give_way, &mut under_way, |(run, done)| {
                 note(&mut out, run, done)
@@ -264,7 +264,8 @@ impl Engine {
         out
     }
 
-    /// Counts for the writers' pace: so many pieces are home, for which so many bytes were written at once.
+    /// Counts fragments for the pacing of writers: `pieces` fragments are on the data device, by a write of `written`
+    /// bytes.
     fn is_home(&self, pieces: usize, written: u64) {
         let mut pace = self.pace.borrow_mut();
         match written {
@@ -273,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// Tries the pieces of runs that failed again, each for itself.
+    /// Tries the fragments of failed runs again, one by one.
     async fn try_one_by_one(
         &self,
         loaded: &[Loaded],
@@ -310,13 +311,13 @@ impl Engine {
         out.untried += left.count();
     }
 
-    /// Writes what is still live of neighbouring pieces, under the lock of their range (I6).
+    /// Writes the live sectors of neighbouring fragments, under the lock of their range (I6).
     async fn write_run_home(&self, run: &[Loaded]) -> Result<u64> {
         let start = run[0].piece.line.first_sector().0;
         let end = run[run.len() - 1].piece.line_sectors().end;
         let _turn = self.home.lock(start..end).await;
-        // What was overwritten meanwhile needs no writing; the map tells, and nothing is awaited
-        // between asking and issuing.
+        // Data that was overwritten meanwhile needs no write. The map shows this, and no await lies between the lookup
+        // and the write.
         let mut parts: Vec<(Range<u64>, Buf)> = Vec::new();
         for Loaded { piece, bytes } in run {
             let Some(now) = self.map.borrow().piece_at(piece.line, piece.addr) else {
@@ -350,7 +351,7 @@ impl Engine {
         Ok(written)
     }
 
-    /// Lets the map forget copies that are home, durably.
+    /// Removes fragments from the map that are durable on the data device.
     pub(crate) fn forget_home(&self, pieces: &[(Line, Addr)]) {
         let (mut map, mut refused) = (self.map.borrow_mut(), self.refused.borrow_mut());
         for (line, addr) in pieces {
@@ -359,8 +360,8 @@ impl Engine {
         }
     }
 
-    /// Says durably that these ranges (sectors) of home are about to change, if any of it is
-    /// fingerprinted; gives the blocks to fingerprint anew afterwards.
+    /// Records durably that these ranges (sectors) of the data device are about to change, if they contain
+    /// fingerprinted blocks. Returns the blocks to fingerprint again afterwards.
     pub(crate) async fn about_to_change(
         &self,
         ranges: impl Iterator<Item = Range<u64>>,
@@ -381,13 +382,14 @@ impl Engine {
 }
 
 impl Homeward {
-    /// True if writes keep failing and none succeeded, of those tried: no use in trying all the rest.
+    /// Returns true if at least [`HOPELESS_AFTER`] writes were tried and none succeeded, so that trying the rest is
+    /// useless.
     fn looks_gone(&self, tried: usize) -> bool {
         !self.succeeded && self.error.is_some() && tried >= HOPELESS_AFTER as usize
     }
 }
 
-/// How many of these, sorted by address, are written home together.
+/// Returns the number of fragments, from the start of this list sorted by address, that one write can cover.
 fn neighbours(loaded: &[Loaded]) -> usize {
     let first = loaded[0].piece.line.0;
     let mut last = first;

@@ -1,4 +1,4 @@
-//! Looking at a log without changing it: what it belongs to, whether it is sound, what is in it.
+//! Read-only examination of a log: its volume, its integrity and its contents.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,16 +18,16 @@ use crate::pairing::judge;
 use crate::recover::{VolumeInfo, apply, fits, info};
 use crate::salvage::{SalvageReport, salvageable};
 
-/// The most that is read at once while checking, in bytes.
+/// Longest read of a check, in bytes.
 const STEP: u64 = 1 << 20;
 
-/// Why a log cannot be looked at.
+/// Reason why a log cannot be examined.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum InspectError {
-    /// It is no log, or cannot be read.
+    /// The device holds no log, or cannot be read.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// It is the log of something else.
+    /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,
     /// A device fails.
@@ -35,40 +35,40 @@ pub enum InspectError {
     Device(#[from] DeviceError),
 }
 
-/// What a check came to.
+/// Verdict of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
-    /// Everything is home.
+    /// The log is empty: all data is on the data device.
     Clean,
-    /// The log holds data that is not home; attaching recovers it.
+    /// The log holds data that is not on the data device; attaching recovers it.
     Dirty,
-    /// Something is missing, damaged, or does not belong together.
+    /// Data is missing or damaged, or the devices do not belong together.
     Damaged,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CheckReport {
-    /// In a word.
+    /// Verdict.
     pub verdict: CheckVerdict,
-    /// What the log says of itself.
+    /// Contents of the superblock.
     pub info: VolumeInfo,
-    /// Records that count.
+    /// Valid records.
     pub records: u64,
     /// Bytes whose newest data is in the log.
     pub dirty_bytes: u64,
     /// Bytes of data read and compared with their checksums.
     pub bytes_checked: u64,
-    /// What is wrong, a sentence each.
+    /// Problems, one sentence each.
     pub problems: Vec<String>,
-    /// Ranges of the volume, in bytes (first, length), whose newest data is damaged, or cannot be
-    /// applied because of damage before it.
+    /// Ranges of the volume, in bytes (first, length), whose newest data is damaged, or cannot be applied because of
+    /// earlier damage.
     pub damaged_ranges: Vec<(u64, u64)>,
     /// Bytes of the data device behind the volume's end, which the next attach adds to the volume.
     pub grown_bytes: u64,
-    /// Of a log that was given up and with which something was lost: what of that can be read now. None
-    /// if that cannot be told, for a reason that is among the problems.
+    /// Result of [`crate::salvageable`], for an abandoned log with lost data. `None` for other logs, or if the search
+    /// failed; the reason is among the problems then.
     pub salvage: Option<SalvageReport>,
 }
 
@@ -78,45 +78,45 @@ pub struct CheckReport {
 pub enum DumpItem {
     /// A superblock.
     Superblock {
-        /// Which: `A` or `B`.
+        /// Copy: `A` or `B`.
         copy: &'static str,
-        /// What it says; none if it cannot be used.
+        /// Contents; `None` if the superblock is not valid.
         info: Option<VolumeInfo>,
-        /// Why it cannot be used.
+        /// Reason why the superblock is not valid.
         error: Option<String>,
     },
     /// A record of the chain.
     Record {
-        /// Its number.
+        /// Sequence number.
         record: u64,
-        /// Its segment.
+        /// Segment.
         segment: u64,
-        /// What it holds.
+        /// Entries.
         extents: Vec<DumpExtent>,
     },
-    /// Where the chain ends.
+    /// End of the chain.
     End {
-        /// The next segment to be written.
+        /// Next segment to be written.
         next_segment: u64,
-        /// The next record.
+        /// Next record.
         next_record: u64,
-        /// The newest record known to be durable.
+        /// Newest record known to be durable.
         stable: u64,
-        /// What is missing, if the chain ends too early.
+        /// Missing part, if the chain ends too early.
         damage: Option<String>,
     },
 }
 
-/// One piece of a record.
+/// One entry of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DumpExtent {
-    /// `data`, `zero`, `unmap` (zero, its room given back), `discard` or `lost`.
+    /// `data`, `zero`, `unmap` (zero, with the space released), `discard` or `lost`.
     pub what: &'static str,
     /// First byte on the volume.
     pub at: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Where on the log device the data lies, in bytes.
+    /// Position of the data on the log device, in bytes.
     pub log_at: Option<u64>,
     /// CRC32C of the data.
     pub crc32c: Option<u32>,
@@ -129,20 +129,20 @@ async fn superblock(log: &dyn Device) -> Result<(Superblock, Payload), InspectEr
     Ok((newest.clone(), payload))
 }
 
-/// What a log says of its volume.
+/// Reads a log's superblock.
 ///
 /// # Errors
-/// If it is no write cache's log.
+/// If the device holds no log of a write cache.
 pub async fn inspect(log: Rc<dyn Device>) -> Result<VolumeInfo, InspectError> {
     let (superblock, payload) = superblock(&*log).await?;
     Ok(info(&superblock, &payload))
 }
 
-/// Checks a log as recovery would take it up, and beyond that every byte of data that still counts.
-/// Changes nothing. `progress` is told bytes done and bytes in all.
+/// Checks a log in the same way as recovery, and also all live data. Changes nothing. `progress` receives the bytes
+/// done and the total bytes.
 ///
 /// # Errors
-/// If it is no write cache's log, or cannot be read.
+/// If the device holds no log of a write cache, or cannot be read.
 pub async fn check(
     log: Rc<dyn Device>,
     data: Option<(Rc<dyn Device>, DataIdentity)>,
@@ -210,7 +210,8 @@ pub async fn check(
     })
 }
 
-/// Compares a log with the data device that it is to belong to. Returns by how much that is longer than the volume.
+/// Checks whether a log and a data device belong together. Returns the number of bytes by which the device is longer
+/// than the volume.
 async fn check_pair(
     superblock: &Superblock,
     payload: &Payload,
@@ -228,7 +229,7 @@ async fn check_pair(
     Ok(0)
 }
 
-/// What was lost with this log, if it is one with which something was, and can be read now.
+/// Returns the lost data of an abandoned log that can be read now. `None` without a log, or if the search fails.
 async fn look_for_lost(
     log: Option<&Rc<dyn Device>>,
     problems: &mut Vec<String>,
@@ -240,7 +241,7 @@ async fn look_for_lost(
     noted.ok()
 }
 
-/// Compares every live piece with its checksum, in the order of the log.
+/// Compares every live fragment with its checksum, in the order of the log.
 async fn check_data(
     log: &dyn Device,
     map: &Map,
@@ -320,10 +321,10 @@ fn dump_record(record: &RecoveredRecord) -> DumpItem {
     }
 }
 
-/// Gives every structure of a log that counts to `out`, in the log's order. Changes nothing.
+/// Passes every valid structure of a log to `out`, in the log's order. Changes nothing.
 ///
 /// # Errors
-/// If it is no log, or cannot be read; after the superblocks have been given.
+/// If the device holds no log, or cannot be read. The superblocks are passed to `out` before.
 pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), InspectError> {
     let copies = forebay_log::read_superblocks(&*log).await?;
     for (copy, found) in [("A", &copies.a), ("B", &copies.b)] {
@@ -350,7 +351,7 @@ pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<
     Ok(())
 }
 
-/// Makes a log unrecognisable as one: erases both superblocks.
+/// Erases both superblocks, so that the device is no longer recognised as a log.
 ///
 /// # Errors
 /// The device's.

@@ -1,28 +1,33 @@
 //! DCD, the disk caching disk: a write cache in front of a slower device.
 //!
-//! After Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix*
-//! (USENIX ATC 1999). Small writes are gathered in a segment buffer in memory, appended to a log in
-//! large transfers, and destaged to their home addresses when the data device is idle.
-//! `docs/design/dcd.md` says what is kept of the paper, what is changed, and why.
+//! After Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999).
+//! Small writes are gathered in a segment buffer in memory and appended to a log in large transfers. They are destaged
+//! to their addresses on the data device when this device is idle. `docs/design/dcd.md` describes which parts of the
+//! paper are kept, which are changed, and why.
 //!
-//! Invariants (each has a test of its name in `tests/invariants.rs`):
-//! - **I1** A record is applied at recovery only if every record before it, back to the tail, was.
-//! - **I2** A segment is reused only when all it holds is durably home, or superseded by what is
-//!   itself durable, and the tail that excludes it is durable.
-//! - **I3** The tail is durable before anything it excludes is overwritten.
-//! - **I4** Recovery changes nothing that it would itself recover, until it has succeeded.
-//! - **I5** A flush completes only after the records it covers are on the device and a flush of the
-//!   device issued after them has completed; or after they were written with FUA, where they are all
-//!   that is not durable there.
-//! - **I6** Home writes of one sector are totally ordered.
-//! - **I7** After the log fails nothing is acknowledged on its word; after the data device fails,
-//!   dirty data stays in the log. No failure ends with a lie or a hang.
+//! Invariants (each has a test of its name in `tests/volume/invariants.rs`):
+//! - **I1** Recovery applies a record only if it applied every record before it, back to the tail.
+//! - **I2** A segment is reused only when all its data is durable on the data device, or superseded by durable data,
+//!   and the tail that excludes the segment is durable.
+//! - **I3** The tail is durable before any segment that it excludes is overwritten.
+//! - **I4** Recovery changes none of the data that it recovers, until it has succeeded.
+//! - **I5** A flush completes only after the records it covers are on the device, and a flush of the device that was
+//!   issued after them has completed. Alternatively, these records were written with FUA, if no other data on the
+//!   device needs the flush.
+//! - **I6** Writes of one sector to the data device are totally ordered.
+//! - **I7** After the log fails, no acknowledgement relies on it; after the data device fails, dirty data stays in the
+//!   log. No failure ends with a false acknowledgement or a hang.
 //!
-//! Reading order: `map.rs` (where every sector lies), `engine.rs` (what the operations share) with
-//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs`, `noting.rs` and `destage.rs`, `recover.rs` with
-//! `pairing.rs`; then what happens when devices fail: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
-//! long after. `volume.rs` is the door. (`room.rs` and `pacing.rs` say when writers wait, `marks.rs`
-//! takes zeroes and discards home, `resize.rs` lengthens the volume with its data device.)
+//! Reading order: `map.rs` (the location of every sector), `engine.rs` (shared by the operations) with `state.rs`
+//! (other state), `write.rs`, `read.rs`, `policy.rs`, `noting.rs` and `destage.rs`, `recover.rs` with `pairing.rs`.
+//! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
+//! long after a failure. `volume.rs` is the public interface. (`room.rs` and `pacing.rs` decide when writers wait,
+//! `marks.rs` carries out zeroes and discards on the data device, `resize.rs` lengthens the volume with its data
+//! device.)
+//!
+//! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
+//! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
+//! a pending zero, a pending discard, or a lost range.
 
 mod beside;
 mod degraded;

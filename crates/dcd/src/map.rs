@@ -1,12 +1,12 @@
-//! What is known of every sector of the volume that is not simply at home.
+//! The map: location of the newest data of every sector that is not simply on the data device.
 //!
-//! Three sources, newest first: pieces of data (in the log or its buffer), marked ranges (zeroed,
-//! discarded, lost), and home. Data is put on top of marks; a mark takes away the data beneath it.
-//! So wherever a sector has data, the data is newer than any mark.
+//! A sector has three possible sources, newest first: fragments of data (in the log or its buffer), marked ranges
+//! (zeroed, discarded or lost), and the data device. Data is put on top of marks, and a mark removes the data beneath
+//! it. So the data of a sector is always newer than any mark of this sector.
 //!
 //! Invariants:
-//! - A piece's sectors are live where it is the newest data; `live[slot]` counts them by segment.
-//! - An entry leaves only when something newer takes its place or when it is home and the tail has
+//! - The live sectors of a fragment are those for which it holds the newest data; `live[slot]` counts them by segment.
+//! - An entry is removed only when a newer entry replaces it, or when its data is on the data device and the tail has
 //!   passed it. So a sector that is not in the map has no copy between tail and head either.
 
 use std::ops::Range;
@@ -19,34 +19,34 @@ use crate::piece::mask;
 use crate::ranges::{Mark, RangeMap};
 use crate::table::{LineTable, Spot};
 
-/// Lines that are looked at in one go when a range is marked: a few milliseconds' worth.
+/// Blocks examined without a pause when a range is marked: a few milliseconds of work.
 const LINES_AT_ONCE: u64 = 16 << 10;
 
-/// What a piece of data and a mark take of the memory that a volume's map is allowed, in bytes: a
-/// little more than their entries do, with what their tables leave empty while they grow. What tables
-/// keep empty after most has left is not counted, so that each entry that leaves makes room for one.
+/// Memory that a fragment and a mark are charged for in the map, in bytes. This is a little more than the size of their
+/// entries, to cover the space that tables leave empty while they grow. Space that tables keep after most entries have
+/// left is not charged, so that each entry that leaves makes space for one new entry.
 const PIECE_BYTES: u64 = 20;
 const MARK_BYTES: u64 = 32;
-/// More than one more piece or mark can add to that: a mark within another leaves three.
+/// Upper bound of the charge that one more fragment or mark can add: a mark inside another mark leaves three.
 const ENTRY_BYTES: u64 = 2 * MARK_BYTES;
 
-/// Where a stretch of the volume is to be read from.
+/// Source to read an extent of the volume from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     Home,
-    /// From this piece; the stretch begins `skip` sectors into it.
+    /// A fragment of data. The extent begins `skip` sectors into the fragment.
     Piece(Piece, u8),
     Marked(RangeKind),
 }
 
-/// A stretch of the volume with one source.
+/// An extent of the volume with a single source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     pub(crate) sectors: Range<u64>,
     pub(crate) source: Source,
 }
 
-/// Live sectors, by slot of the ring and in all.
+/// Live sectors, by slot of the ring and in total.
 struct Live {
     ring: RingGeometry,
     slots: Vec<u32>,
@@ -64,7 +64,7 @@ impl Live {
         self.sectors += u64::from(sectors);
     }
 
-    /// Takes away the sectors in `dead` (bits of the line); says whether any are left.
+    /// Removes the sectors in `dead` (bits of the block) from a fragment. Returns true if any live sectors are left.
     fn cut(&mut self, piece: &mut Piece, dead: u8) -> bool {
         self.died(piece.addr, (piece.live & dead).count_ones());
         piece.live &= !dead;
@@ -72,7 +72,7 @@ impl Live {
     }
 }
 
-/// The map.
+/// The map of a volume.
 pub(crate) struct Map {
     lines: LineTable,
     ranges: RangeMap,
@@ -94,80 +94,82 @@ impl Map {
         }
     }
 
-    /// A map that a recovery fills, until [`Map::recovered`].
+    /// Creates a map that recovery fills, until [`Map::recovered`].
     pub(crate) fn to_recover(ring: RingGeometry) -> Map {
         let mut map = Map::new(ring);
         map.lines.expect_many();
         map
     }
 
-    /// The ring the pieces lie in.
+    /// Returns the ring that holds the fragments.
     pub(crate) fn ring(&self) -> RingGeometry {
         self.live.ring
     }
 
-    /// Sectors whose newest data is not home.
+    /// Returns the number of sectors whose newest data is not on the data device.
     pub(crate) fn live_sectors(&self) -> u64 {
         self.live.sectors
     }
 
-    /// Sectors that were overwritten before they were destaged.
+    /// Returns the number of sectors that were overwritten before they were destaged.
     pub(crate) fn absorbed_sectors(&self) -> u64 {
         self.absorbed_sectors
     }
 
-    /// Recovery is over. Counts from here on: what it replayed was absorbed in another life.
+    /// Ends recovery. Resets the counter of absorbed sectors, since the replayed overwrites happened before this
+    /// attach.
     pub(crate) fn recovered(&mut self) {
         self.absorbed_sectors = 0;
         self.lines.settle();
     }
 
-    /// These lines will be wanted at once.
+    /// Prefetches the table entries of these blocks, which will be used at once.
     pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
         self.lines.look_ahead(lines);
     }
 
-    /// Sectors of a segment that are still the newest.
+    /// Returns the number of live sectors in a segment.
     pub(crate) fn live_in(&self, segment: SegmentSeq) -> u32 {
         self.live.slots[self.ring().slot(segment) as usize]
     }
 
-    /// True if every sector is at home.
+    /// Returns true if every sector is on the data device.
     pub(crate) fn is_empty(&self) -> bool {
         self.lines.len() == 0 && self.ranges.is_empty()
     }
 
-    /// Bytes of memory the map takes.
+    /// Returns the memory of the map, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let live = self.live.slots.capacity() * size_of::<u32>();
         self.lines.bytes() + self.ranges.bytes() + live as u64
     }
 
-    /// Bytes of memory that count against what the map is allowed: for its pieces, and for marks that
-    /// can go home. What is lost cannot, so nobody could wait for it to.
+    /// Returns the bytes charged against the map's memory limit: for fragments, and for marks that can be carried out.
+    /// Lost ranges are not charged, since destaging cannot remove them and a writer would wait forever.
     pub(crate) fn charged(&self) -> u64 {
         let marks = self.ranges.len() - self.ranges.lost();
         self.lines.len() as u64 * PIECE_BYTES + marks as u64 * MARK_BYTES
     }
 
-    /// The most that so many more pieces and marks can add to [`Map::charged`].
+    /// Returns the most that this many additional fragments and marks can add to [`Map::charged`].
     pub(crate) fn charge_of(entries: u64) -> u64 {
         entries * ENTRY_BYTES
     }
 
-    /// The marked ranges.
+    /// Returns the marked ranges.
     pub(crate) fn ranges(&self) -> &RangeMap {
         &self.ranges
     }
 
-    /// Puts a piece of data in, on top of everything.
+    /// Inserts a fragment of data on top of everything.
     pub(crate) fn insert(&mut self, piece: Piece) {
         let spot = self.lines.find(piece.line);
         self.insert_at(spot, piece);
     }
 
-    /// Puts in a piece of data, on top of everything, at the place that `place` chooses. It is told where
-    /// the piece with exactly this extent lies, if that is all live: then it may choose this.
+    /// Inserts a fragment of data on top of everything, at the address that `place` returns. `place` receives the
+    /// address of a completely live fragment with exactly the same extent, if the block has one, and may return this
+    /// address.
     pub(crate) fn write(
         &mut self,
         sector: Sector,
@@ -191,16 +193,16 @@ impl Map {
         self.absorbed_sectors += before + u64::from(piece.sectors) - self.live.sectors;
     }
 
-    /// Puts in a copy, made elsewhere in the log, of what is the newest data already: nothing is
-    /// overwritten by it.
+    /// Inserts a copy of the newest data, which was appended elsewhere in the log. The copy does not count as an
+    /// overwrite.
     pub(crate) fn insert_copy(&mut self, piece: Piece) {
         let absorbed = self.absorbed_sectors;
         self.insert(piece);
         self.absorbed_sectors = absorbed;
     }
 
-    /// Marks a range, taking away the data in it. An empty mark only takes the data away, and the
-    /// marks with it: then the range is home.
+    /// Marks a range and removes the data in it. With `None` as the mark, only removes the data and the marks, so that
+    /// the range is on the data device.
     pub(crate) fn mark(&mut self, range: Range<u64>, mark: Option<Mark>) {
         let before = self.live.sectors;
         let is_long = self.is_long(&range);
@@ -219,13 +221,14 @@ impl Map {
         }
     }
 
-    /// True if there are fewer pieces than lines in the range: then it is quicker to look at them all.
+    /// Returns true if the map has fewer fragments than the range has blocks. Then a search through all fragments is
+    /// faster.
     fn is_long(&self, range: &Range<u64>) -> bool {
         let lines = lines(range);
         lines.end - lines.start > self.lines.len() as u64
     }
 
-    /// The pieces of all lines of a range, in no order.
+    /// Returns the fragments of all blocks of a range, in no particular order.
     fn pieces_in(&self, range: &Range<u64>) -> impl Iterator<Item = Piece> {
         let lines = lines(range);
         let (listed, searched) = match self.is_long(range) {
@@ -240,8 +243,7 @@ impl Map {
         listed.chain(searched)
     }
 
-    /// The part of a range, from its start on, that can be marked without a pause that others
-    /// notice.
+    /// Returns the first part of a range that can be marked without a pause noticeable to others.
     pub(crate) fn at_once(&self, range: &Range<u64>) -> Range<u64> {
         if self.lines.len() as u64 <= LINES_AT_ONCE {
             return range.clone();
@@ -249,7 +251,7 @@ impl Map {
         range.start..range.end.min(range.start + LINES_AT_ONCE * LINE_SECTORS)
     }
 
-    /// The parts of a range that have no data on top, in order.
+    /// Returns the parts of a range without data on top, in order.
     pub(crate) fn bare(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut data: Vec<Range<u64>> = self.pieces_in(&range).flat_map(Piece::live_runs).collect();
         data.sort_unstable_by_key(|run| run.start);
@@ -267,34 +269,34 @@ impl Map {
         bare
     }
 
-    /// The pieces of a line.
+    /// Returns the fragments of a block.
     pub(crate) fn pieces(&self, line: Line) -> impl Iterator<Item = Piece> {
         self.lines.get(line)
     }
 
-    /// The piece at this place, if any of it is live.
+    /// Returns the fragment at this address, if any of its sectors is live.
     pub(crate) fn piece_at(&self, line: Line, addr: Addr) -> Option<Piece> {
         self.pieces(line).find(|piece| piece.addr == addr)
     }
 
-    /// Every piece, in the table's order.
+    /// Returns every fragment, in the table's order.
     pub(crate) fn all_pieces(&self) -> impl Iterator<Item = Piece> {
         self.lines.iter()
     }
 
-    /// Takes the piece at this place out: it is home and the tail has passed it.
+    /// Removes the fragment at this address, whose data is on the data device. The tail must have passed the fragment.
     pub(crate) fn forget(&mut self, line: Line, addr: Addr) {
         self.lines.retain(line, |piece| {
             piece.addr != addr || self.live.cut(piece, 0xff)
         });
     }
 
-    /// Takes out the marks of records before `record`: they are home and the tail has passed them.
+    /// Removes the marks of records before `record`, which were carried out. The tail must have passed them.
     pub(crate) fn forget_marks_before(&mut self, record: RecordSeq) {
         self.ranges.forget_before(record);
     }
 
-    /// Takes a mark out of the parts of a range where it still stands: it is true at home.
+    /// Removes a mark, which was carried out, from the parts of a range where it is still the newest mark.
     pub(crate) fn forget_mark(&mut self, range: Range<u64>, mark: Mark) {
         let parts: Vec<_> = self.ranges.overlapping(range).collect();
         for (part, _) in parts.into_iter().filter(|(_, now)| *now == mark) {
@@ -302,12 +304,12 @@ impl Map {
         }
     }
 
-    /// How many pieces of data there are.
+    /// Returns the number of fragments of data.
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// True if any sector of the range is not simply at home.
+    /// Returns true if any sector of the range has an entry in the map.
     pub(crate) fn overlaps(&self, range: Range<u64>) -> bool {
         if self.ranges.overlapping(range.clone()).next().is_some() {
             return true;
@@ -315,7 +317,7 @@ impl Map {
         self.pieces_in(&range).next().is_some()
     }
 
-    /// Where to read a range from: stretches in order that cover it.
+    /// Returns the sources of a range: extents in order that cover it.
     pub(crate) fn lookup(&self, range: Range<u64>) -> Vec<Extent> {
         let mut out = Vec::new();
         let mut at = range.start;
@@ -365,7 +367,8 @@ impl Map {
         }
     }
 
-    /// A stretch without data: marked or home. Stretches of one source are joined.
+    /// Appends the sources of an extent without data: marked ranges or the data device. Merges adjacent extents with
+    /// the same source.
     fn beneath(&self, range: Range<u64>, out: &mut Vec<Extent>) {
         let mut put = |sectors: Range<u64>, source: Source| match out.last_mut() {
             Some(last) if last.source == source && last.sectors.end == sectors.start => {
@@ -381,8 +384,9 @@ impl Map {
                 }
                 at = part.end;
                 let source = match mark.kind {
-                    // Nothing is promised of it, so home has the answer now as later. Zeroes until
-                    // the discard is home, and then what is left there, would be old data come back.
+                    // Content after a discard is undefined, so the data device provides it now as later. If such a
+                    // sector read as zeroes until the discard is carried out, and as the remaining content afterwards,
+                    // old data would reappear.
                     RangeKind::Discard => Source::Home,
                     kind => Source::Marked(kind),
                 };
@@ -395,12 +399,12 @@ impl Map {
     }
 }
 
-/// The lines that a range of sectors meets.
+/// Returns the blocks that a range of sectors touches.
 fn lines(range: &Range<u64>) -> Range<u64> {
     range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS)
 }
 
-/// The sectors of a line that lie in the range.
+/// Returns the sectors of a block that lie in the range, one bit each.
 fn within(line: Line, range: &Range<u64>) -> u8 {
     let base = line.first_sector().0;
     let at = |sector: u64| (sector.clamp(base, base + LINE_SECTORS) - base) as u8;

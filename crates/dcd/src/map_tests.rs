@@ -55,7 +55,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80)
     ) {
         let mut map = Map::new(ring());
-        // What lies on top of each sector, and what lies beneath data.
+        // Newest content of each sector, and the content beneath its data.
         let (mut top, mut below) = ([Model::Home; SECTORS as usize], [Model::Home; SECTORS as usize]);
         let mut addr = Addr(4096);
         for (n, step) in steps.into_iter().enumerate() {
@@ -102,7 +102,7 @@ proptest! {
                     });
                 }
             }
-            // Of what is discarded nothing is promised: it is read where it will be read later, too.
+            // A discarded sector has undefined content, so it is read from the same place as after the discard.
             let told = top.map(|word| match word {
                 Model::Marked(RangeKind::Discard) => Model::Home,
                 word => word,
@@ -134,7 +134,7 @@ fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
     map.insert(Piece::new(Sector(40), 1, Addr(4096), 1));
     let with_piece = map.charged();
     assert!(with_piece > one);
-    // Within a mark, one more makes two more.
+    // A mark inside another mark adds two entries.
     let record = RecordSeq(50);
     let kind = RangeKind::Zero;
     map.mark(18..20, Some(Mark { kind, record }));

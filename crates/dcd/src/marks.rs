@@ -1,4 +1,4 @@
-//! Making true at home what marks say: zeroes and discards.
+//! Carrying out pending zeroes and discards on the data device.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::engine::Engine;
 use crate::ranges::Mark;
 use crate::stats::Destaging;
 
-/// The longest range that is zeroed or discarded at home in one request, in sectors: 64 MiB.
+/// Longest range that is zeroed or discarded on the data device in one request, in sectors: 64 MiB.
 const CHANGE_SECTORS_MAX: u64 = 128 << 10;
 
-/// A range in parts that are changed at home one after the other, so that nobody waits for the lock of
-/// more than one.
+/// Splits a range into parts that are changed on the data device one after the other. So a waiting client waits for the
+/// lock of one part at most.
 pub(crate) fn home_parts(sectors: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let Range { start, end } = sectors;
     let starts = (start..end).step_by(CHANGE_SECTORS_MAX as usize);
@@ -22,7 +22,8 @@ pub(crate) fn home_parts(sectors: Range<u64>) -> impl Iterator<Item = Range<u64>
 }
 
 impl Engine {
-    /// The parts of a range for which this mark still counts: not marked anew, no data on top.
+    /// Returns the parts of a range where this mark is still valid: neither replaced by a newer mark nor covered by
+    /// data.
     pub(crate) fn still_marked(&self, mark: Mark, range: Range<u64>) -> Vec<Range<u64>> {
         let map = self.map.borrow();
         let parts = map.ranges().overlapping(range);
@@ -32,9 +33,9 @@ impl Engine {
             .collect()
     }
 
-    /// Makes home what a mark says of a range, one of [`home_parts`], as far as it still counts when
-    /// its turn has come (I6). Not where data lies on top: that may be home already, and if the tail
-    /// has passed it in one copy of the superblock, it is nowhere else for sure.
+    /// Carries out a mark on a range, which must be one of [`home_parts`], as far as the mark is still valid once the
+    /// range is locked (I6). Skips sectors with data on top: this data may be on the data device already. If the tail
+    /// has passed the data in one copy of the superblock, no other copy of it is guaranteed.
     pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
         let turn = self.home.lock(sectors.clone()).await;
         for part in self.still_marked(mark, sectors) {
@@ -45,12 +46,12 @@ impl Engine {
             self.change_home(mark.kind, part).await?;
         }
         drop(turn);
-        // To ask the map takes a while, even if it says that nothing is to be done.
+        // The lookup in the map takes time, even if no part has to be changed.
         self.rt.yield_now().await;
         Ok(())
     }
 
-    /// Zeroes or discards a range at home. The caller has the turn.
+    /// Zeroes or discards a range of the data device. The caller holds the lock of the range.
     pub(crate) async fn change_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
         let bytes = sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES;
         match kind {

@@ -1,32 +1,32 @@
-//! Noting in the superblock which records are durable, where no later record does.
+//! Recording the newest durable record in the superblock, if no later record does so.
 //!
-//! Recovery takes a broken record for a torn write, unless something says that the record was durable. Each record says
-//! so of the records that were flushed before it; the superblock says so of the last.
+//! Recovery treats a broken record as a torn write, unless the log proves that the record was durable. Each record
+//! proves this for the records that were flushed before it. For the last records the superblock does.
 
 use std::rc::Rc;
 
 use crate::engine::Engine;
 use crate::policy::{self, Note, Noting};
 
-/// Notes the newest flush for as long as the volume is attached and its log works.
+/// Records the newest flush, for as long as the volume is attached and its log works.
 pub(crate) async fn noter(engine: Rc<Engine>) {
     while engine.log.failure().is_none() && !engine.is_closing() {
         let durable = engine.log.durable();
         match policy::note(&engine.observe_flushes()) {
-            // A volume that is closed while this waits drops it.
+            // This task is dropped if the volume is closed while it waits.
             Note::Rest => durable.await,
             Note::Wait(span) => {
                 drop(durable);
                 engine.rt.sleep(span).await;
             }
-            // A failure is the log's, and latched there.
+            // The log records its own failure, so the result is not needed.
             Note::Now => drop(engine.log.update_superblock(|_| {}).await),
         }
     }
 }
 
 impl Engine {
-    /// Returns what [`policy::note`] decides by.
+    /// Collects the input of [`policy::note`].
     fn observe_flushes(&self) -> Noting {
         let (now, (stable, since)) = (self.rt.now(), self.log.newest_stable());
         Noting {

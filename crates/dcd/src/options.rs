@@ -1,4 +1,4 @@
-//! How an attached volume is to behave.
+//! Options of an attached volume.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,23 @@ use forebay_log::Gaps;
 use forebay_units::ByteLen;
 use serde::Serialize;
 
-/// When a write is acknowledged.
+/// Moment at which a write is acknowledged.
 ///
-/// Each holds at least what those before it do.
+/// Each value guarantees at least as much as the values before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
-    /// Once it is in the segment buffer: the paper's immediate report. Durable with the next flush.
+    /// As soon as the write is in the segment buffer: the paper's immediate report. Durable with the next flush.
     #[default]
     Flush,
-    /// Once a device has it, perhaps in its cache: it outlives this process, and is durable with the
-    /// next flush.
+    /// As soon as a device has the write, possibly in its cache: the write survives the end of this process, and is
+    /// durable with the next flush.
     Handover,
-    /// Once it is durable.
+    /// As soon as the write is durable.
     Write,
 }
 
-/// A text that says of no moment when a write is acknowledged.
+/// A text that does not name a value of [`Acknowledge`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is none of flush, handover, write")]
 pub struct ParseAcknowledgeError(String);
@@ -52,36 +52,35 @@ impl FromStr for Acknowledge {
     }
 }
 
-/// How an attached volume is to behave.
+/// Options of an attached volume.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachOptions {
-    /// When a write is acknowledged.
+    /// Moment at which a write is acknowledged.
     pub acknowledge: Acknowledge,
-    /// The longest that unflushed data waits before it goes to the log.
+    /// Maximum time that unflushed data waits before it is written to the log.
     pub max_delay: Duration,
-    /// Writes of at least this length go straight to the data device (the paper's direct path). They
-    /// keep a disk's semantics, not the log's order.
+    /// Minimum length of writes that go directly to the data device (the paper's direct path). Such writes have a
+    /// disk's semantics, without the log's ordering.
     pub bypass: Option<ByteLen>,
-    /// How long requests wait for a device that fails before they fail too, counted from when the
-    /// trouble began. What fails is tried again for as long as it takes.
+    /// Time that requests wait for a failing device before they fail too, counted from the beginning of the fault. The
+    /// failed work is retried for as long as necessary.
     pub patience: Duration,
-    /// How much memory the map may take for its pieces and marks; less than a MiB
-    /// written at once can take counts as that.
-    /// What would take more waits, as for room in the log.
+    /// Memory that the map may take for its fragments and marks. Smaller values are raised to the memory that one write
+    /// of 1 MiB can take. Writes beyond the limit wait, in the same way as for free space in the log.
     pub map_memory: ByteLen,
-    /// Whether the log leaves gaps between records.
+    /// Rotational offsets between records of the log.
     pub gaps: Gaps,
-    /// Take up a log in which something durable is missing, up to what is missing.
+    /// Opens a log in which a durable record is missing, up to this record.
     pub accept_loss: bool,
-    /// Take up a log whose data device was changed without it.
+    /// Opens a log whose data device was changed without the cache.
     pub accept_changed: bool,
 }
 
 impl AttachOptions {
-    /// For a log on the data's own disk. One arm has to do both: each write to the log takes it away from who
-    /// reads, and a large write would be written twice. So what nobody flushes is gathered for as long as the paper
-    /// lets it wait ("several hundreds of milliseconds", Reliability and File System Integrity), and writes from
-    /// the paper's size on go past the log (Writes).
+    /// Returns options for a log on the data's own disk. One actuator has to do both: each write to the log takes it
+    /// away from readers, and a large write would be written twice. So unflushed data is gathered for as long as the
+    /// paper lets it wait ("several hundreds of milliseconds", section Reliability and File System Integrity). Writes
+    /// from the paper's size on bypass the log (section Writes).
     #[must_use]
     pub fn on_one_disk() -> AttachOptions {
         AttachOptions {
@@ -92,7 +91,7 @@ impl AttachOptions {
     }
 }
 
-/// For a log on a disk of its own.
+/// Options for a log on a disk of its own.
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
         AttachOptions {

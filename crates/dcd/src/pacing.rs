@@ -1,9 +1,9 @@
-//! Who waits for whom, and how long: destaging for users, and writers for the destaging.
+//! Yielding and pacing: destaging yields to clients, and writers wait for destaging.
 //!
-//! A disk has one queue, so whoever comes waits behind what is under way. Destaging lets users go first
-//! while there is room, and has no more under way than they would wait for (`state/speed.rs` says how
-//! much that is). Once the log is nearly full it is the writers who wait, so that they fill it no faster
-//! than it is emptied (`state/pace.rs`). How long, and from when on: `policy.rs`.
+//! A disk has one queue, so each new request waits behind those under way. While the log has free space, destaging lets
+//! clients go first, and limits its requests under way to what clients may wait for (`state/speed.rs` computes the
+//! limit). When the log is nearly full, writers wait instead, so that they fill the log no faster than destaging
+//! empties it (`state/pace.rs`). `policy.rs` has the thresholds and times.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::options::Acknowledge;
 use crate::policy;
 use crate::state::Wanted;
 
-/// Waits shorter than this are not worth a timer.
+/// Shortest wait. Shorter waits are not worth a timer.
 const PACE_GRAIN: Duration = Duration::from_millis(1);
-/// Who waits for the pace looks again this often: it changes.
+/// Interval at which a paced writer checks the pace again, since the pace changes.
 const PACE_AGAIN: Duration = Duration::from_millis(20);
-/// The longest that the pace alone makes anybody wait at the head of the queue.
+/// Maximum time that the pace alone delays the writer at the head of the queue.
 const PACED_MAX: Duration = Duration::from_secs(1);
-/// What a piece or a mark takes in the log besides its data, in bytes, roughly.
+/// Approximate space that a fragment or a mark takes in the log besides its data, in bytes.
 const ENTRY_BYTES: u64 = 32;
 
-/// How what goes home stands to users' requests.
+/// Priority of background writes in relation to clients' requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Priority {
-    /// Destaging while there is room: users go first.
+    /// Destaging while the log has free space: clients go first.
     Idle,
-    /// Destaging that must not wait, since the log is filling up or somebody waits.
+    /// Destaging that must not wait, because the log is filling up or a task waits for destaging.
     Urgent,
-    /// The rescue from a failed log, which users wait for.
+    /// The rescue from a failed log, which clients wait for.
     Rescue,
 }
 
 impl Priority {
-    /// Of destaging.
+    /// Returns the priority of destaging.
     pub(crate) fn of_destaging(urgent: bool) -> Priority {
         match urgent {
             true => Priority::Urgent,
@@ -46,7 +46,7 @@ impl Priority {
 }
 
 impl Engine {
-    /// What the destager sees.
+    /// Collects the input of [`policy::decide`].
     pub(crate) fn observe(&self) -> policy::Observed {
         let used = self.used();
         let something = !self.map.borrow().is_empty() || self.log.tail() != self.log.head();
@@ -68,11 +68,11 @@ impl Engine {
         select(sleep, self.signals.urgent.listen()).await;
     }
 
-    /// Lets users go first, where they do: returns when nobody is being served, or at once.
+    /// Yields to clients if the priority requires it: returns when no client is being served, or at once.
     ///
     /// # Errors
-    /// When the volume is closing: what is not home by then stays in the log. For destaging, when the
-    /// log has failed, too.
+    /// If the volume is closing: data that is not on the data device by then stays in the log. For destaging, also if
+    /// the log has failed.
     pub(crate) async fn give_way(&self, priority: Priority) -> Result<()> {
         match priority {
             Priority::Idle => self.yield_to_users(false).await,
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// True if what is under way is to end: the volume is closing, or the rescue takes over.
+    /// Returns true if work under way must end: the volume is closing, or the rescue takes over.
     pub(crate) fn is_called_off(&self, priority: Priority) -> bool {
         match priority {
             Priority::Idle | Priority::Urgent => self.is_closing() || self.log.failure().is_some(),
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// How long what is under way may keep users waiting; none if there is no bound.
+    /// Returns how long work under way may keep clients waiting. `None` means without bound.
     pub(crate) fn patience(&self, priority: Priority) -> Option<Duration> {
         let pressed = || self.observe().pressed;
         match priority {
@@ -106,7 +106,7 @@ impl Engine {
             if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
-            // The rescue takes over, and users wait for it: they are never idle.
+            // The rescue takes over, and clients wait for it, so they are never idle.
             if self.log.failure().is_some() {
                 let cause = "the log failed meanwhile".into();
                 return Err(DeviceError::Failed { op, cause });
@@ -119,7 +119,7 @@ impl Engine {
                 return Ok(());
             }
             let threshold = policy::idle_threshold(seen.used);
-            // Right after a pause, any request at all makes it wait out another whole threshold.
+            // Right after a pause, a single request makes destaging wait for another whole threshold.
             if seen.idle >= threshold {
                 return Ok(());
             }
@@ -130,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// How long a write has to wait, so that writers and destaging meet before the log is full; nothing while
-    /// nobody is paced.
+    /// Returns how long a write must wait, so that writers and destaging reach the same rate before the log is full.
+    /// `None` if writers are not paced.
     pub(crate) fn pace_wait(&self) -> Option<Duration> {
         let Some(multiple) = policy::pace(self.used_soon()) else {
             self.pace.borrow_mut().forgive();
@@ -140,7 +140,7 @@ impl Engine {
         Some(self.pace.borrow_mut().wait(multiple, self.rt.now()))
     }
 
-    /// What was wanted is taken of what is paced.
+    /// Charges an admitted write against the pace.
     pub(crate) fn take(&self, wanted: Wanted) {
         let bytes = wanted.bytes + wanted.entries * ENTRY_BYTES;
         let segment_bytes = self.log.ring().segment_bytes;
@@ -148,10 +148,10 @@ impl Engine {
         self.pace.borrow_mut().take(bytes, head, segment_bytes);
     }
 
-    /// Waits until it is the turn of who comes next, looking again as the log empties.
+    /// Waits until the pace admits the next writer, and checks again as the log empties.
     ///
-    /// Where each write waits for the log, those who came one by one would have a record each, with a header as
-    /// long as their data: where several wait, they go together.
+    /// If each write waits until it is in the log, writes admitted one by one would take a record each. The header
+    /// would be as long as the data. So if several writes are queued, they are admitted together.
     pub(crate) async fn keep_pace(&self) {
         let end = self.rt.now().plus(PACED_MAX);
         while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {

@@ -1,9 +1,9 @@
-//! If a log and a data device belong together, and how long the volume on them is.
+//! Check that a log and a data device belong together, and the length of their volume.
 //!
 //! A volume is as long as its data device. A device that grew is the same device, whether its log is empty or not: no
-//! record is about what lies behind the recorded length, and nothing else was kept of it. So an attach takes the new
-//! length. It must: with an empty log the data device alone is the volume, and its filesystem may have grown
-//! already. A device that shrank is refused.
+//! record concerns sectors behind the recorded length, and nothing else of them was stored. So an attach takes the new
+//! length. It must: with an empty log the data device alone is the volume, and its filesystem may have grown already. A
+//! device that shrank is rejected.
 
 use forebay_device::Device;
 use forebay_units::{ByteLen, LINE_BYTES, round_down};
@@ -12,28 +12,29 @@ use crate::error::AttachError;
 use crate::format::{DataIdentity, Payload};
 use crate::table::LINES_MAX;
 
-/// The longest volume, in bytes: 4 PiB.
+/// Maximum length of a volume, in bytes: 4 PiB.
 pub(crate) const LEN_MAX: u64 = LINES_MAX * LINE_BYTES;
 
-/// A data device that a log belongs to.
+/// A data device that belongs to the log.
 pub(crate) struct Judged {
-    /// The length of the volume on the device as it is now, in bytes: the recorded length or more.
+    /// Length of the volume on the device as it is now, in bytes: the recorded length or more.
     pub(crate) len: u64,
-    /// What an administrator should know.
+    /// Notes for the administrator.
     pub(crate) notes: Vec<String>,
 }
 
-/// The length of a volume on a data device of `have` bytes that may have grown: whole blocks of the volume, up to
-/// the longest volume.
+/// Returns the length of a volume on a data device of `have` bytes, which may have grown. The length is a multiple of
+/// the volume's block size, up to the longest volume.
 pub(crate) fn len_on(have: u64, payload: &Payload) -> u64 {
     let len = round_down(have.min(LEN_MAX), payload.block_size.into());
     len.max(payload.data.len)
 }
 
-/// Decides if `data` is the device that the log belongs to, as the log last saw it. The device may have grown.
+/// Decides whether `data` is the device that the log belongs to, in the state that the log recorded. The device may
+/// have grown.
 ///
 /// # Errors
-/// If it is not, or fails.
+/// If the device is another one or was changed, or if it fails.
 pub(crate) async fn judge(
     payload: &Payload,
     clean: bool,
@@ -51,7 +52,7 @@ pub(crate) async fn judge(
             clean,
         });
     }
-    // Smaller ones do: the volume keeps the blocks it has always had.
+    // A smaller block size is sufficient: the volume keeps its own block size.
     if !payload.block_size.is_multiple_of(geometry.block_size) {
         let (have, want) = (geometry.block_size, payload.block_size);
         return Err(AttachError::OtherBlockSize { have, want });
@@ -60,8 +61,8 @@ pub(crate) async fn judge(
     let known = &payload.data.names;
     let mismatch = payload.fingerprint.mismatch(data, want).await?;
     if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
-        // An equal length was evidence. Without it and without a name, equal ends are not enough: two blank
-        // devices have them. With an empty log they are, since nothing is written to it by attaching it.
+        // An equal length was evidence. Without it and without a matching name, equal ends do not suffice, since two
+        // blank devices have equal ends. With an empty log they suffice, since attaching writes nothing to the device.
         let is_other = have > want && (!clean || mismatch.is_some());
         if is_other && !accept_changed {
             return Err(AttachError::LongerAndOther {
@@ -91,8 +92,8 @@ pub(crate) async fn judge(
     Ok(Judged { len, notes })
 }
 
-/// What an administrator should know of a volume that was `before` bytes long and is `len` long now, on a data device
-/// of `have` bytes.
+/// Returns notes for the administrator on a volume that had `before` bytes and has `len` bytes now, on a data device of
+/// `have` bytes.
 pub(crate) fn grown(before: u64, len: u64, have: u64) -> Vec<String> {
     let mut notes = Vec::new();
     if len > before {
@@ -106,7 +107,7 @@ pub(crate) fn grown(before: u64, len: u64, have: u64) -> Vec<String> {
     notes
 }
 
-/// Bytes of a data device that no volume can use, in words, if they are worth it: less than a block is not.
+/// Returns a note on bytes of a data device that no volume can use. Less than a block is not worth a note.
 fn unused(len: u64, have: u64) -> Option<String> {
     let bytes = have - len;
     (bytes >= LINE_BYTES).then(|| {

@@ -1,16 +1,16 @@
-//! Writing past the log, and flushing the data device: for whom there is no other copy.
+//! Writes that bypass the log, and flushes of the data device. Data written here has no other copy.
 
 use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 
 use crate::engine::Engine;
 
 impl Engine {
-    /// Flushes the data device, whoever needs it. If that fails, what went past the log since the
-    /// last flush may be gone, and there is no copy of it.
+    /// Flushes the data device, for any purpose. If the flush fails, data that bypassed the log since the last flush
+    /// may be lost, and no copy of it exists.
     ///
-    /// Flushes do not overlap: of one that succeeded beside one that failed nobody knows what it made durable, since
-    /// the device may have forgotten what both were for. Those that wait meanwhile share the next. A flush that succeeds
-    /// beside a write with FUA that fails is not believed either.
+    /// Flushes do not overlap. If one flush succeeds while another fails, it is unknown which data the successful flush
+    /// made durable, since the device may have dropped the data of both. Callers that arrive meanwhile share the next
+    /// flush. A flush that succeeds during a failed FUA write is treated as failed too.
     ///
     /// # Errors
     /// The device's.
@@ -39,7 +39,8 @@ impl Engine {
         flushed
     }
 
-    /// Flushes the data device. Whether a durable request beside the flush failed is known when this returns.
+    /// Flushes the data device. Returns only after all overlapping durable requests have ended, so that the caller can
+    /// check whether any of them failed.
     async fn flush_of_data(&self) -> Result<()> {
         let request = self.durable.begin();
         self.data.flush().await?;
@@ -48,14 +49,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes to the data device. Whether a durable request beside a write with FUA failed is known when this returns.
+    /// Writes to the data device. A write with FUA returns only after all overlapping durable requests have ended, so
+    /// that the caller can check whether any of them failed.
     async fn write_to_data(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
         if durability == Durability::Flush {
             return self.data.write(at, buf, durability).await;
         }
         let request = self.durable.begin();
         let written = self.data.write(at, buf, durability).await;
-        // A device may carry such a write out by a flush, and it is unknown which of the two failed.
+        // A device may carry out such a write as a write and a flush, and it is unknown which of the two failed.
         if let Err(error) = &written
             && self.past_log.borrow_mut().flush_failed(error)
         {
@@ -67,11 +69,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes durable what was written home since so many flushes had failed.
+    /// Makes the data durable that was written to the data device after `since` flushes had failed.
     ///
     /// # Errors
-    /// The device's; or that somebody else's flush failed meanwhile, which may have lost what was
-    /// written before it.
+    /// The device's; or if a flush of another task failed meanwhile, which may have lost the data.
     pub(crate) async fn flush_written(&self, since: u64) -> Result<()> {
         self.flush_data().await?;
         if self.past_log.borrow().flushes_failed() == since {
@@ -83,8 +84,8 @@ impl Engine {
         Err(DeviceError::Failed { op, cause })
     }
 
-    /// Writes to the data device what has no copy in the log: again, if a flush failed meanwhile, which
-    /// may have lost it.
+    /// Writes data to the data device of which the log holds no copy. Repeats the write if a flush failed meanwhile,
+    /// since the failed flush may have lost the data.
     ///
     /// # Errors
     /// The device's.
@@ -106,10 +107,10 @@ impl Engine {
         }
     }
 
-    /// Makes what went past the log durable.
+    /// Makes data durable that bypassed the log.
     ///
     /// # Errors
-    /// The device's; and for ever, once a flush failed that it needed.
+    /// The device's. Permanently, once a flush failed that this data needed.
     pub(crate) async fn make_bypassed_durable(&self, op: Op) -> Result<()> {
         if self.past_log.borrow().needs_flush() {
             self.flush_data().await?;

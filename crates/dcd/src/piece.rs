@@ -1,4 +1,4 @@
-//! A piece of data in the log.
+//! A fragment of data in the log.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use forebay_device::Buf;
 use forebay_log::Addr;
 use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES, Sector};
 
-/// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
+/// A fragment as it was written: up to 8 sectors of one block, at one address, under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) line: Line,
-    /// First sector in the line.
+    /// First sector within the block.
     pub(crate) start: u8,
-    /// Sectors as written.
+    /// Number of sectors as written.
     pub(crate) sectors: u8,
-    /// The line's sectors for which this is the newest data, one bit each.
+    /// Sectors of the block for which this fragment holds the newest data, one bit each.
     pub(crate) live: u8,
     pub(crate) addr: Addr,
     pub(crate) crc: u32,
@@ -33,17 +33,17 @@ impl Piece {
         }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         usize::from(self.sectors) * SECTOR_BYTES as usize
     }
 
-    /// True if these bytes are what was written.
+    /// Returns true if these bytes match the checksum.
     pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
         crc32c::crc32c(bytes) == self.crc
     }
 
-    /// The live sectors, as ranges of the volume in order.
+    /// Returns the live sectors, as ranges of the volume in order.
     pub(crate) fn live_runs(self) -> impl Iterator<Item = Range<u64>> {
         let base = self.line.first_sector().0;
         let mut at = 0u64;
@@ -59,26 +59,26 @@ impl Piece {
         })
     }
 
-    /// The sectors of its line.
+    /// Returns all sectors of the fragment's block.
     pub(crate) fn line_sectors(&self) -> Range<u64> {
         let start = self.line.first_sector();
         start.0..start.plus(LINE_SECTORS).0
     }
 
-    /// The first sector of the volume it was written to.
+    /// Returns the first sector of the volume that the fragment was written to.
     pub(crate) fn sector(&self) -> Sector {
         self.line.first_sector().plus(self.start.into())
     }
 }
 
-/// A piece with its data, which has been checked.
+/// A fragment with its data, which matches the checksum.
 #[derive(Clone)]
 pub(crate) struct Loaded {
     pub(crate) piece: Piece,
     pub(crate) bytes: Buf,
 }
 
-/// Bytes of which these are the newest data.
+/// Returns the number of live bytes of these fragments.
 pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
     let live = pieces
         .iter()
@@ -86,7 +86,7 @@ pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
     live.sum::<u64>() * SECTOR_BYTES
 }
 
-/// The bits of a run of a line's sectors.
+/// Returns the bits of `sectors` sectors of a block, from `start` on.
 pub(crate) fn mask(start: u8, sectors: u8) -> u8 {
     (((1u16 << sectors) - 1) << start) as u8
 }

@@ -1,31 +1,32 @@
-//! When to destage: pure functions from what is observed to what to do.
+//! Destaging policy: pure functions from observed values to decisions.
 
 use std::time::Duration;
 
-/// Above this share of the log in use, destaging does not wait for users to be idle.
+/// Share of the log in use above which destaging does not wait for clients to be idle.
 pub(crate) const HIGH_WATER: f64 = 0.70;
-/// Above this share, writers are slowed down so that they and the destaging meet before the log is
-/// full. Not below: nobody need be destaging there.
+/// Share of the log in use above which writers are paced, so that they and destaging reach the same rate before the log
+/// is full. Not lower than the high-water mark, since below it destaging may not be active.
 pub(crate) const PACE_FROM: f64 = HIGH_WATER;
-/// At this share they fill the log as fast as it is being emptied, so that it stays there: the rest
-/// is a reserve, since room comes a window at a time.
+/// Share at which writers fill the log as fast as it is emptied, so that it stays at this share. The rest is a reserve,
+/// since space is freed one window at a time.
 pub(crate) const PACE_EVEN: f64 = 0.90;
-/// How the multiple of that rate falls in between: to this power. Less than 1 saves most of the room for
-/// later, so that it lasts: while what was written in a burst, densely, goes home, what paced writers
-/// fill the log with has more headers, and they get less than the disk's own rate but for that room.
+/// Exponent by which the multiple of the emptying rate falls between these two shares. A value below 1 saves most of
+/// the free space for later. This is needed after a dense burst: while the burst is destaged, the records of paced
+/// writers have more headers. Without the saved space, writers would get less than the disk's own rate.
 const PACE_POWER: f64 = 0.2;
-/// Beyond, they are slowed further, down to this multiple of that rate.
+/// Multiple of the emptying rate to which writers are slowed within the reserve.
 const PACE_LEAST: f64 = 0.5;
-/// The most segments taken in one window.
+/// Maximum number of segments in one window.
 const WINDOW_SEGMENTS: u64 = 256;
-/// The part of the ring that a window may be. The reserve must hold it until it is home, and what goes
-/// home of the next until its tail has moved.
+/// Divisor of the ring's size that limits a window. The reserve must hold the window until it is on the data device,
+/// and the destaged part of the next until the tail has moved.
 const WINDOW_PART: u64 = 12;
-/// How long a window may take, in seconds: the longer, the shorter are the disk's ways.
+/// Maximum duration of a window, in seconds. In a longer window the disk's seeks are shorter.
 const WINDOW_SECONDS: f64 = 12.0;
-/// Once no request was under way for this long, the newest flush is noted in the superblock.
+/// Time without a request after which the newest flush is recorded in the superblock.
 const QUIET: Duration = Duration::from_millis(200);
-/// Once the newest flush is this old, it is noted though requests are under way. Long enough that notes cost little.
+/// Age at which the newest flush is recorded although requests are under way. Long enough that the superblock writes
+/// cost little.
 const UNNOTED_MAX: Duration = Duration::from_secs(1);
 const IDLE_EMPTY: f64 = 1.0;
 const IDLE_FULL: f64 = 0.001;
@@ -35,29 +36,29 @@ const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 const RETRY_PRESSED: Duration = Duration::from_secs(2);
 
-/// What the destager sees when it asks what to do.
+/// Input of the destager's decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observed {
     /// Share in use of the log's segments or of the map's memory, whichever is larger, 0 to 1.
     pub(crate) used: f64,
-    /// True if anything is not home, or the tail has something to pass.
+    /// True if any data is not on the data device, or the tail can move.
     pub(crate) dirty: bool,
-    /// How long no user request was under way.
+    /// Time since the last client request ended; zero while a request is under way.
     pub(crate) idle: Duration,
-    /// True if somebody waits for it: for room in the log, or for everything to be home.
+    /// True if a client waits for destaging: for free space in the log, or until the log is empty.
     pub(crate) pressed: bool,
-    /// In how long what home refuses is to be tried again, if anything is.
+    /// Time until data that the data device failed to write must be tried again; `None` without such data.
     pub(crate) look_again: Option<Duration>,
 }
 
-/// What to do next.
+/// Decision of the destager.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Decision {
-    /// Nothing to do until something happens.
+    /// Wait until an event.
     Rest,
-    /// Look again after this long, or when something happens.
+    /// Decide again after this time, or after an event.
     Wait(Duration),
-    /// Destage the oldest segments; if not urgent, yield to users.
+    /// Destage the oldest segments; if not urgent, yield to clients.
     Destage { urgent: bool },
 }
 
@@ -75,17 +76,17 @@ pub(crate) struct Noting {
 /// The next step of the noter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Note {
-    /// Nothing to do until a flush makes a record durable.
+    /// Wait until a flush makes a record durable.
     Rest,
-    /// Look again after this long.
+    /// Decide again after this time.
     Wait(Duration),
-    /// Note the newest flush in the superblock.
+    /// Record the newest flush in the superblock.
     Now,
 }
 
-/// Decides the next step of the noter. Each record proves that the flushes before it succeeded, once the record itself is
-/// durable. So a note is needed where no flush follows; and a volume that is read or written without a pause may
-/// see none for hours.
+/// Decides the next step of the noter. Each record proves that the flushes before it succeeded, once the record itself
+/// is durable. So the superblock must record a flush that no later flush follows. A volume under uninterrupted load may
+/// not see another flush for hours.
 pub(crate) fn note(seen: &Noting) -> Note {
     match seen.is_noted {
         true => Note::Rest,
@@ -97,20 +98,20 @@ pub(crate) fn note(seen: &Noting) -> Note {
     }
 }
 
-/// How full the cache is: as full as what has the least room left of it, the log or the memory for its
-/// map. More may be in use than is allowed, if a log was taken up that was written under another bound.
+/// Returns the share of the cache in use: the larger of the shares of the log and of the map's memory. More may be in
+/// use than is allowed, if the log was written under another limit.
 pub(crate) fn used(log: f64, map: f64) -> f64 {
     log.max(map).clamp(0.0, 1.0)
 }
 
-/// How long users must be idle before destaging begins: a second while the log is empty, a
-/// millisecond when it is full (the paper's section on destaging gives the two ends).
+/// Returns how long clients must be idle before destaging begins: a second while the log is empty, a millisecond when
+/// it is full (the paper's section on destaging gives both ends).
 pub(crate) fn idle_threshold(used: f64) -> Duration {
     let exponent = used.clamp(0.0, 1.0);
     Duration::from_secs_f64(IDLE_EMPTY * (IDLE_FULL / IDLE_EMPTY).powf(exponent))
 }
 
-/// What the destager should do.
+/// Decides the next step of the destager.
 pub(crate) fn decide(seen: &Observed) -> Decision {
     if seen.dirty && (seen.pressed || seen.used > HIGH_WATER) {
         return Decision::Destage { urgent: true };
@@ -130,9 +131,9 @@ pub(crate) fn decide(seen: &Observed) -> Decision {
     }
 }
 
-/// How long what destaging has under way may keep a device busy, which is how long a user's request
-/// that comes then waits behind it: not noticeably while users are merely idle, longer while the log is
-/// filling up, and without bound when somebody waits for the destaging itself.
+/// Returns how long destaging's requests under way may keep a device busy, which is how long a new client request waits
+/// behind them. The limit is not noticeable while clients are merely idle, longer while the log is filling up, and
+/// `None` when a client waits for destaging itself.
 pub(crate) fn patience(urgent: bool, pressed: bool) -> Option<Duration> {
     match (urgent, pressed) {
         (_, true) => None,
@@ -141,9 +142,9 @@ pub(crate) fn patience(urgent: bool, pressed: bool) -> Option<Duration> {
     }
 }
 
-/// How fast writers may fill the log, as a multiple of how fast it is being emptied: without bound
-/// while there is room, as fast as the log empties where the reserve begins, slower within it. Never
-/// not at all: rates are estimates.
+/// Returns how fast writers may fill the log, as a multiple of the rate at which it is emptied. The result is `None`
+/// (no limit) below the pacing threshold, 1 at the beginning of the reserve, and less within the reserve. It never
+/// becomes 0, since rates are estimates.
 pub(crate) fn pace(used: f64) -> Option<f64> {
     let over = (used - PACE_FROM) / (PACE_EVEN - PACE_FROM);
     let within = ((used - PACE_EVEN) / (1.0 - PACE_EVEN)).min(1.0);
@@ -154,28 +155,28 @@ pub(crate) fn pace(used: f64) -> Option<f64> {
     }
 }
 
-/// Whether a write for which there is room, and for all who wait for some besides, goes at once: `pace` is how
-/// long it is to wait for that, nothing while nobody is paced.
+/// Returns true if a write may be admitted at once. The caller has checked that free space suffices for this write and
+/// for all queued writers. `pace` is the time the write must wait for its pace; `None` if writers are not paced.
 ///
-/// In order of arrival where that matters. But where nobody is paced, those who wait lose nothing; and if
-/// writers waited behind them none the less, a queue that once formed would never end, since those whose
-/// turn it was come again behind it: each write for ever paid for a place in it.
+/// Paced writers are admitted in order of arrival. If writers are not paced, the queued ones lose nothing by being
+/// overtaken. If new writers always went to the end of the queue, a queue that once formed would never end, since
+/// admitted writers come again behind it. Each write would then pay for queueing.
 pub(crate) fn goes_at_once(queue: bool, pace: Option<Duration>) -> bool {
     pace.is_none_or(|wait| !queue && wait.is_zero())
 }
 
-/// The most segments to take in one window of a ring of `count`, at least one.
+/// Returns the maximum number of segments in one window of a ring of `count` segments, at least one.
 pub(crate) fn window_segments(count: u64) -> u64 {
     (count / WINDOW_PART).clamp(1, WINDOW_SEGMENTS)
 }
 
-/// The most home writes that one window may take, where so many a second are done: room comes a window at a
-/// time, so a slow disk takes little at once.
+/// Returns the maximum number of writes to the data device in one window, at a rate of `per_second` writes. Space is
+/// freed one window at a time, so a slow disk takes small windows.
 pub(crate) fn window_writes(per_second: f64) -> u64 {
     (per_second * WINDOW_SECONDS) as u64
 }
 
-/// How long to wait before the n-th retry (from 0) of what failed: not long while somebody waits.
+/// Returns how long to wait before the n-th retry (from 0) of failed work. The wait is short while a client waits.
 pub(crate) fn retry_after(n: u32, pressed: bool) -> Duration {
     let most = if pressed { RETRY_PRESSED } else { RETRY_MAX };
     RETRY_FIRST.saturating_mul(1 << n.min(10)).min(most)

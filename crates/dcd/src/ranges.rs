@@ -1,12 +1,12 @@
-//! Ranges without data: zeroed, discarded or lost, whatever their size.
+//! Ranges without data: zeroed, discarded or lost, of any size.
 //!
-//! There may be millions: a filesystem that trims its free space, or discards what it deletes. So
-//! they are packed into 24 bytes each and kept in chunks, sorted, with a tree over the chunks: 24 to
-//! 31 bytes a range, where a tree of ranges takes 50 to 70.
+//! A filesystem that trims its free space, or discards deleted files, may create millions of ranges. So a range is
+//! packed into 24 bytes and kept in sorted chunks, with a tree over the chunks. This takes 24 to 31 bytes a range,
+//! where a tree of ranges takes 50 to 70.
 //!
 //! Invariants:
-//! - Ranges are disjoint and none is empty.
-//! - A chunk has at least one range, and those that begin from its key on, before the next one's.
+//! - Ranges are disjoint and not empty.
+//! - A chunk has at least one range, and holds the ranges that begin from its key on and before the next chunk's key.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,25 +14,25 @@ use std::ops::Range;
 use forebay_log::RangeKind;
 use forebay_units::RecordSeq;
 
-/// Ranges in a chunk at most.
+/// Maximum number of ranges in a chunk.
 const CHUNK: usize = 128;
-/// A chunk grows by so many.
+/// Number of ranges by which a chunk grows.
 const STEP: usize = 16;
-/// What a chunk's entry in the tree takes, at the tree's emptiest: key, vector, and the nodes above.
+/// Memory of a chunk's entry in the tree, at the tree's emptiest: key, vector, and the nodes above.
 const CHUNK_BYTES: usize = 80;
 
-/// What a stretch of sectors is said to be, and by which record.
+/// State of a range of sectors, and the record that set it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mark {
     pub(crate) kind: RangeKind,
     pub(crate) record: RecordSeq,
 }
 
-/// A range and its mark.
+/// A range and its mark, packed.
 #[derive(Clone, Copy)]
 struct Packed {
     start: u64,
-    /// The sector after the last, and the kind in the low bits.
+    /// Sector after the last, with the kind in the low bits.
     end_and_kind: u64,
     record: RecordSeq,
 }
@@ -73,7 +73,7 @@ impl Packed {
         self.mark().kind == RangeKind::Lost
     }
 
-    /// What is lost cannot come home.
+    /// Returns the number of sectors to zero or discard on the data device. A lost range cannot be carried out.
     fn sectors_to_carry(&self) -> u64 {
         match self.is_lost() {
             true => 0,
@@ -82,13 +82,13 @@ impl Packed {
     }
 }
 
-/// Disjoint ranges of sectors, each with a mark; the newest mark of a sector counts.
+/// Disjoint ranges of sectors, each with the newest mark of its sectors.
 #[derive(Default)]
 pub(crate) struct RangeMap {
     chunks: BTreeMap<u64, Vec<Packed>>,
     len: usize,
     lost: usize,
-    /// Sectors of those that are not lost.
+    /// Sectors of the ranges that are not lost.
     sectors: u64,
 }
 
@@ -97,28 +97,28 @@ impl RangeMap {
         self.len == 0
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of them are lost.
+    /// Returns the number of lost ranges.
     pub(crate) fn lost(&self) -> usize {
         self.lost
     }
 
-    /// How many sectors are to be zeroed or discarded at home.
+    /// Returns the number of sectors to zero or discard on the data device.
     pub(crate) fn sectors_to_carry(&self) -> u64 {
         self.sectors
     }
 
-    /// Bytes of memory the ranges take.
+    /// Returns the memory of the ranges, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.chunks.values().map(Vec::capacity).sum();
         (slots * size_of::<Packed>() + self.chunks.len() * CHUNK_BYTES) as u64
     }
 
-    /// Takes the range out of whatever covers it.
+    /// Removes a range from all ranges that cover it.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         self.split(range.start);
         self.split(range.end);
@@ -152,7 +152,7 @@ impl RangeMap {
         }
     }
 
-    /// Parts the range that goes on over `at`, if one does.
+    /// Splits the range that contains `at` in its interior, if one exists.
     fn split(&mut self, at: u64) {
         let Some(whole) = self.before(at).filter(|packed| packed.end() > at) else {
             return;
@@ -166,7 +166,7 @@ impl RangeMap {
         self.add(rest);
     }
 
-    /// Puts in a range of which nothing is in yet.
+    /// Adds a range that overlaps no other range.
     fn add(&mut self, packed: Packed) {
         self.len += 1;
         self.lost += usize::from(packed.is_lost());
@@ -194,12 +194,12 @@ impl RangeMap {
         }
     }
 
-    /// The key of the chunk in which a range that begins at `start` is, or would be.
+    /// Returns the key of the chunk for a range that begins at `start`.
     fn key_of(&self, start: u64) -> u64 {
         key_before(&self.chunks, start)
     }
 
-    /// The last range that begins before `at`.
+    /// Returns the last range that begins before `at`.
     fn before(&self, at: u64) -> Option<Packed> {
         self.chunks.range(..at).rev().find_map(|(_, chunk)| {
             let n = chunk.partition_point(|packed| packed.start < at);
@@ -207,7 +207,7 @@ impl RangeMap {
         })
     }
 
-    /// The ranges that begin from `at` on, in order.
+    /// Returns the ranges that begin at or after `at`, in order.
     fn from(&self, at: u64) -> impl Iterator<Item = Packed> {
         self.chunks
             .range(self.key_of(at)..)
@@ -217,7 +217,7 @@ impl RangeMap {
             })
     }
 
-    /// The marked parts of `range`, in order.
+    /// Returns the marked parts of `range`, in order.
     pub(crate) fn overlapping(
         &self,
         range: Range<u64>,
@@ -235,13 +235,13 @@ impl RangeMap {
             })
     }
 
-    /// All marked ranges, in order.
+    /// Returns all marked ranges, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, Mark)> {
         self.from(0)
             .map(|packed| (packed.start..packed.end(), packed.mark()))
     }
 
-    /// Takes out what records before `record` marked, and packs the rest anew.
+    /// Removes marks of records before `record`, and packs the rest again.
     pub(crate) fn forget_before(&mut self, record: RecordSeq) {
         if self.from(0).all(|packed| packed.record >= record) {
             return;
@@ -255,7 +255,7 @@ impl RangeMap {
     }
 }
 
-/// The last key up to `start`; 0 if there is none, which is then a chunk's to be.
+/// Returns the last key up to `start`. Returns 0 if no such key exists; 0 is then the key of a new chunk.
 fn key_before(chunks: &BTreeMap<u64, Vec<Packed>>, start: u64) -> u64 {
     chunks
         .range(..=start)

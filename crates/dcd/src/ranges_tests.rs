@@ -14,11 +14,11 @@ fn mark(n: u64) -> Mark {
 enum Step {
     Insert(u64, u64),
     Remove(u64, u64),
-    /// Forgets what is older than so many steps.
+    /// Removes marks older than this many steps.
     Forget(u64),
 }
 
-/// Marks that are mostly small, so that there are many.
+/// Generates mostly small marks, so that the map holds many of them.
 fn step() -> impl Strategy<Value = Step> {
     let len = || prop_oneof![40 => 1..4u64, 2 => 1..40u64, 1 => 1..900u64];
     prop_oneof![
@@ -79,7 +79,7 @@ proptest! {
             prop_assert_eq!(sectors, map.sectors_to_carry());
         }
         prop_assert_eq!(&told(&map, 0..SECTORS), &model);
-        // A part of them, cut at its ends.
+        // A part of the ranges, cut at its ends.
         let part = ends.0.min(ends.1)..ends.0.max(ends.1);
         let mut within = vec![None; SECTORS as usize];
         let inside = part.start as usize..part.end as usize;

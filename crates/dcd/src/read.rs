@@ -1,4 +1,4 @@
-//! Reads: the newest of every sector, whether it lies in memory, in the log or at home.
+//! Reads: the newest data of every sector, from memory, the log or the data device.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use futures_util::future::try_join_all;
 use crate::engine::{Engine, sectors};
 use crate::map::{Extent, Piece, Source};
 
-/// The most that is read from the log in one request, in sectors.
+/// Longest read of the log, in sectors.
 const RUN_SECTORS: u64 = 2048;
 
-/// A stretch of the log to read: pieces that lie one after the other.
+/// An extent of the log to read: fragments that lie one after the other.
 struct Run {
     addr: Addr,
     sectors: u64,
-    /// Each piece, where in it the wanted part begins, and the wanted part in the volume.
+    /// Each fragment, the first wanted sector within it, and the wanted range of the volume.
     pieces: Vec<(Piece, u8, Range<u64>)>,
     _pin: Pin,
 }
 
 impl Run {
-    /// True if it is just what is wanted there, from end to end.
+    /// Returns true if the run contains exactly the range, from end to end.
     fn is_all_of(&self, range: &Range<u64>) -> bool {
         let wanted = self
             .pieces
@@ -52,7 +52,7 @@ impl Engine {
         Ok(buf)
     }
 
-    /// Puts a read together from its sources.
+    /// Assembles a read from its sources. Also returns the number of sectors that did not come from the data device.
     async fn assemble(&self, range: Range<u64>, mut buf: BufMut) -> Result<(BufMut, u64)> {
         let first = range.start;
         let extents = self.map.borrow().lookup(range.clone());
@@ -94,8 +94,8 @@ impl Engine {
         Ok((buf, hit))
     }
 
-    /// Adds a piece to the last run if it follows on it in the log, else to a new one. The pin is
-    /// taken now, before anything is awaited.
+    /// Adds a fragment to the last run if it follows directly in the log, else to a new run. Takes the pin now, before
+    /// any await.
     fn add_to_runs(&self, runs: &mut Vec<Run>, piece: Piece, skip: u8, wanted: Range<u64>) {
         let sectors = u64::from(piece.sectors);
         let ring = self.log.ring();
@@ -133,7 +133,7 @@ impl Engine {
         Ok(parts)
     }
 
-    /// Reads what is just one run straight to where it is wanted.
+    /// Reads a single run directly into the caller's buffer.
     async fn read_whole_run(&self, run: &Run, buf: BufMut) -> Result<BufMut> {
         let buf = self.log.read_into(run.addr, buf).await?;
         for (piece, _, wanted) in &run.pieces {

@@ -1,4 +1,4 @@
-//! Making a volume, taking one up, and refusing to where that would lose something.
+//! Creating and attaching a volume, and rejecting a log if attaching would lose data.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,58 +23,58 @@ use crate::ranges::Mark;
 use crate::volume::Volume;
 use crate::witness::Witness;
 
-/// What a new volume is to be.
+/// Properties of a new volume.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its id: 16 random bytes.
+    /// Id: 16 random bytes.
     pub volume: VolumeId,
-    /// Bytes in a segment of the log.
+    /// Size of a segment of the log.
     pub segment: ByteLen,
-    /// What the data device is known by.
+    /// Identity of the data device.
     pub data: DataIdentity,
 }
 
-/// What a log says of its volume.
+/// Contents of a log's superblock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VolumeInfo {
-    /// The volume's name.
+    /// Name of the volume.
     pub name: String,
-    /// Its id.
+    /// Id of the volume.
     pub volume: String,
-    /// The data device it belongs to.
+    /// The data device that the log belongs to.
     pub data: DataIdentity,
-    /// True if everything is home: the data device alone is the volume.
+    /// True if the log is empty: the data device alone is the volume.
     pub clean: bool,
-    /// True if the log failed and was given up.
+    /// True if the log failed and was abandoned.
     pub abandoned: bool,
-    /// Bytes in a segment.
+    /// Size of a segment, in bytes.
     pub segment_bytes: u32,
-    /// Segments in the log.
+    /// Number of segments in the log.
     pub segment_count: u64,
-    /// What records are padded to, in bytes.
+    /// Block to which records are padded, in bytes.
     pub block: u32,
-    /// How often the log was taken up.
+    /// Number of times the log was opened.
     pub epoch: u64,
-    /// How often its superblock was written.
+    /// Number of times the superblock was written.
     pub generation: u64,
-    /// The oldest segment still needed.
+    /// Oldest segment still needed.
     pub tail: u64,
 }
 
-/// What attaching found.
+/// Result of attaching.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct AttachReport {
-    /// True if the log had been stopped with everything home.
+    /// True if the log was closed with all data on the data device.
     pub was_clean: bool,
-    /// Records taken up.
+    /// Number of recovered records.
     pub records: u64,
     /// Bytes whose newest data is in the log.
     pub dirty_bytes: u64,
-    /// Bytes of log read to find out.
+    /// Bytes of the log that recovery read.
     pub bytes_read: u64,
-    /// What an administrator should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn info(superblock: &Superblock, payload: &Payload) -> VolumeInfo {
     }
 }
 
-/// Makes `log` the log of a new volume over `data`. Writes to the log device only.
+/// Creates a new volume: makes `log` the log of `data`. Writes to the log device only.
 ///
 /// # Errors
 /// If the log is too small, the data device too large, or a device fails.
@@ -129,8 +129,8 @@ pub async fn create(
     Ok(info(superblock, &payload))
 }
 
-/// Whether a recovered record stays within the volume and its blocks. One that does not was written
-/// for another data device, or by somebody who wishes us ill: it could never go home.
+/// Checks that a recovered record stays within the volume and its blocks. A record that does not was written for
+/// another data device, or forged by an attacker, and could never be destaged.
 pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), String> {
     let (len, block) = (payload.data.len, u64::from(payload.block_size));
     for placed in &record.entries {
@@ -159,7 +159,7 @@ pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), St
     Ok(())
 }
 
-/// Applies one recovered record, which [`fits`], to the map.
+/// Applies a recovered record to the map. The record must have passed [`fits`].
 pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
     let line = |placed: &Placed| match placed.entry {
         Entry::Data { sector, .. } => Some(sector.line()),
@@ -190,7 +190,7 @@ pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
     }
 }
 
-/// The superblock that counts, of a write cache's log that can lie on this device.
+/// Returns the valid superblock of a write cache's log that fits on this device.
 fn usable<'a>(
     copies: &'a SuperblockCopies,
     log: &dyn Device,
@@ -206,7 +206,7 @@ fn usable<'a>(
     Ok((superblock, payload))
 }
 
-/// Refuses a log that was given up after a failure, as it says itself or a witness does.
+/// Rejects a log that was abandoned after a failure, according to its superblock or to the failed-log record.
 async fn not_given_up(
     superblock: &Superblock,
     payload: &Payload,
@@ -227,7 +227,7 @@ async fn not_given_up(
     }
 }
 
-/// What to note of copies of the superblock that are written anew.
+/// Returns a note for each copy of the superblock that is repaired.
 fn repaired(copies: &SuperblockCopies) -> impl Iterator<Item = String> {
     let copies = [
         ("A", copies.a.as_ref().err()),
@@ -240,14 +240,13 @@ fn repaired(copies: &SuperblockCopies) -> impl Iterator<Item = String> {
 }
 
 impl Volume {
-    /// Takes the volume up: finds what the log holds, begins a new epoch, and serves.
+    /// Attaches the volume: recovers the log, begins a new epoch, and serves.
     ///
-    /// `log` and `data` must be held exclusively.
+    /// The caller must hold `log` and `data` exclusively.
     ///
     /// # Errors
-    /// If something that was durable is missing, or the two devices do not belong together as they
-    /// are. Then nothing has been changed. If a device fails; then the next attach finds what this one
-    /// found.
+    /// If durable data is missing, or the two devices do not belong together in their present state. Then neither
+    /// device was changed. If a device fails; then the next attach finds the same state as this attach.
     pub async fn attach(
         rt: Rt,
         log: Rc<dyn Device>,
@@ -258,10 +257,10 @@ impl Volume {
         Volume::attach_witnessed(rt, log, data, identity, options, None).await
     }
 
-    /// As [`Volume::attach`], with a witness that remembers which logs were given up.
+    /// Attaches the volume like [`Volume::attach`], with storage for failed-log records.
     ///
     /// # Errors
-    /// As for [`Volume::attach`]; and if this log was given up, or the witness cannot be asked.
+    /// As for [`Volume::attach`]. Also if this log was abandoned, or the failed-log record cannot be read.
     pub async fn attach_witnessed(
         rt: Rt,
         log: Rc<dyn Device>,
@@ -280,13 +279,13 @@ impl Volume {
         let Judged { len, mut notes } = judged;
         notes.extend(grown(payload.data.len, len, data.geometry().len));
         notes.extend(repaired(&copies));
-        // What lies in the device's cache only may be gone after the next power cut: what destaging wrote
-        // before a process died, or what somebody put there without us and will have flushed through us.
-        // What is noted of the device, and what is vouched for, has to be durable there.
+        // Data that lies only in the device's cache may be lost at the next power cut. Destaging may have written it
+        // before the process died, or another program may have written it without the cache and flushes it through this
+        // volume. The recorded fingerprint, and the flushes this volume will acknowledge, need this data to be durable.
         data.flush().await?;
         payload.fingerprint = Fingerprint::take(&*data, len).await?;
-        // The superblock of the new epoch records a new length. Until it is durable, the old length is valid: no
-        // record is about what lies behind it.
+        // The superblock of the new epoch records a new length. Until the superblock is durable, the old length is
+        // valid: no record concerns sectors behind it.
         payload.data = DataIdentity { len, ..identity };
         let map = RefCell::new(Map::to_recover(RingGeometry::of(superblock)));
         let layer = payload.encode();

@@ -1,9 +1,8 @@
-//! What home refuses: places of the data device that take no writes, and have none to take them.
+//! Data that the data device fails to write: places that take no writes, and have no spare place.
 //!
-//! A bad sector, or a thin image without space, must not stop the tail: what cannot go home is appended
-//! anew at the head, so that the segments behind it can be reused, and is tried again now and then.
-//! While nothing but this, and what is lost, is left in the log, the log is not destaged for its own
-//! sake, or it would chase its tail.
+//! A bad sector, or a thin image without free space, must not stop the tail. So data that the device fails to write is
+//! appended again at the head, and is retried from time to time. Then the segments behind it can be reused. While the
+//! log holds only such data and lost ranges, it is not destaged for its own sake, since this would never end.
 
 use forebay_device::{Buf, DeviceError, Op};
 use forebay_log::{RangeKind, SEGMENTS_RESERVED};
@@ -13,11 +12,11 @@ use crate::engine::Engine;
 use crate::piece::{Loaded, Piece};
 use crate::ranges::Mark;
 
-/// The most ranges that are appended in one group.
+/// Maximum number of ranges that are appended in one group.
 const GROUP: usize = 64;
 
 impl Engine {
-    /// True if what is not home is all refused or lost.
+    /// Returns true if all data in the log is either rejected by the data device or lost.
     pub(crate) fn keeps_all(&self) -> bool {
         let next_record = self.log.next_record();
         self.refused
@@ -25,16 +24,16 @@ impl Engine {
             .keeps_all(&self.map.borrow(), next_record)
     }
 
-    /// True if moving the tail would free much more than what has to be appended anew for it.
+    /// Returns true if moving the tail would free much more space than appending the live data again takes.
     pub(crate) fn would_gain(&self) -> bool {
         let ring = self.log.ring();
         let log = ring.segment_count * u64::from(ring.segment_bytes);
         self.map.borrow().live_sectors() * SECTOR_BYTES < log / 2
     }
 
-    /// True if what home refuses of so many segments can be appended anew: all of it, since what is
-    /// appended in part frees nothing. Of the segments that are kept from users none may be lost by it,
-    /// so then it must take clearly less room than it frees.
+    /// Returns true if the rejected data of `segments` segments can be appended again. All of it must fit, since a part
+    /// of it frees nothing. If this needs segments that are reserved, the data must also take clearly less space than
+    /// it frees, so that the reserve does not shrink.
     pub(crate) fn can_keep(&self, pieces: &[Loaded], segments: u64) -> bool {
         let segment = u64::from(self.log.ring().segment_bytes);
         let bytes = pieces.iter().map(|l| l.piece.bytes() as u64).sum::<u64>();
@@ -46,10 +45,10 @@ impl Engine {
         free >= need && (frees || free >= need + SEGMENTS_RESERVED)
     }
 
-    /// Appends anew what home did not take, so that the tail can pass it.
+    /// Appends fragments again that the data device failed to write, so that the tail can pass them.
     ///
     /// # Errors
-    /// If there is no room for it in the log.
+    /// If the log has no free space for them.
     pub(crate) fn keep_in_log(&self, pieces: &[Loaded]) -> Result<(), DeviceError> {
         let quarter = u64::from(self.log.ring().segment_bytes) / 4;
         for group in pieces.chunks((quarter / LINE_BYTES) as usize) {
@@ -86,10 +85,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes anew what ranges are that cannot be made so at home.
+    /// Appends marks again that could not be carried out.
     ///
     /// # Errors
-    /// If there is no room for it in the log.
+    /// If the log has no free space for them.
     pub(crate) fn keep_marks(
         &self,
         kind: RangeKind,
@@ -115,7 +114,7 @@ impl Engine {
     }
 
     fn needs_room(&self, bytes: u64, entries: u64) -> Result<(), DeviceError> {
-        // What is appended to a log that failed is in memory only, and the rescue looks elsewhere.
+        // Data appended to a failed log is in memory only, and the rescue does not look for it there.
         if self.log.failure().is_none() && self.log.has_room(bytes, entries, 0) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! The data device became longer while the volume is in use, and the volume follows.
+//! Growth of the data device while the volume is in use: the volume takes the new length.
 //!
-//! The new length is durable in the superblock before any client can write behind the old one. So recovery never finds a
-//! record that is about sectors behind the recorded length.
+//! The new length is durable in the superblock before any client can write behind the old length. So recovery never
+//! finds a record about sectors behind the recorded length.
 
 use forebay_device::{Device, DeviceError, Op};
 use forebay_log::LogError;
@@ -13,18 +13,18 @@ use crate::fingerprint::Fingerprint;
 use crate::pairing::{grown, len_on};
 use crate::volume::Volume;
 
-/// A volume that was told to take the length of its data device.
+/// Result of taking the data device's length.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Resized {
-    /// Its length before, in bytes.
+    /// Previous length, in bytes.
     pub before: u64,
-    /// Its length now, in bytes.
+    /// Present length, in bytes.
     pub len: u64,
-    /// What an administrator should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
-/// Why a volume keeps its length.
+/// Reason why a volume keeps its length.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResizeError {
     /// The data device became shorter.
@@ -33,12 +33,12 @@ pub enum ResizeError {
          Give the device back its length; what lies behind its end gives errors until then"
     )]
     Shrunk {
-        /// Its length.
+        /// Length of the data device.
         have: ByteLen,
-        /// The volume's length.
+        /// Length of the volume.
         want: ByteLen,
     },
-    /// The data device cannot be asked, or the volume is being closed.
+    /// The data device cannot report its length, or the volume is being closed.
     #[error("the volume keeps its length: {0}")]
     Device(#[from] DeviceError),
     /// The new length cannot be recorded.
@@ -50,10 +50,10 @@ pub enum ResizeError {
 }
 
 impl Volume {
-    /// Looks at the length of the data device, and makes the volume as long as that.
+    /// Reads the length of the data device, and makes the volume equally long.
     ///
     /// # Errors
-    /// If the device became shorter or cannot be asked, or the log has failed. The volume keeps its length.
+    /// If the device became shorter or cannot report its length, or if the log has failed. The volume keeps its length.
     pub async fn resize(&self) -> Result<Resized, ResizeError> {
         let engine = &*self.engine;
         let _turn = engine.resizing.lock().await;
@@ -84,8 +84,8 @@ impl Volume {
 
     async fn lengthen(&self, len: u64) -> Result<(), LogError> {
         let engine = &*self.engine;
-        // Large writes go past the log everywhere but at the ends. Those under way at the new end have to be over
-        // before that is fingerprinted.
+        // Large writes bypass the log everywhere but at the ends. Such writes under way at the new end must finish
+        // before this end is fingerprinted.
         let _turn = engine.home.lock(sectors(&Fingerprint::end_of(len))).await;
         let layer = {
             let mut payload = engine.payload.borrow_mut();

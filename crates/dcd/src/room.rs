@@ -1,6 +1,6 @@
-//! Room for more: in the log, and in the memory that the map may take.
+//! Free space in the log, and in the memory of the map.
 //!
-//! Both are made by destaging, and in the same order: what leaves the log leaves the map.
+//! Destaging frees both in the same order: a fragment that leaves the log also leaves the map.
 
 use forebay_log::SEGMENTS_RESERVED;
 use forebay_units::LINE_BYTES;
@@ -10,10 +10,10 @@ use crate::map::Map;
 use crate::policy;
 use crate::state::Wanted;
 
-/// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
+/// Longest write that is applied completely or not at all, in bytes. Longer writes are split.
 pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
 
-/// What has no room.
+/// Resource that is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
     /// Free segments.
@@ -23,7 +23,7 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// What is to be told of it.
+    /// Returns the error text.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Lack::Log => "the log is full and cannot be emptied",
@@ -32,19 +32,19 @@ impl Lack {
     }
 }
 
-/// The most pieces that so many bytes in a row can make.
+/// Returns the maximum number of fragments that a write of this many contiguous bytes can make.
 pub(crate) fn entries_of(bytes: u64) -> u64 {
     bytes / LINE_BYTES + 2
 }
 
 impl Engine {
-    /// True if so much can be taken now.
+    /// Returns true if this demand can be admitted now.
     pub(crate) fn has_room(&self, wanted: Wanted) -> bool {
         let Wanted { bytes, entries } = wanted;
         self.map_has_room(entries) && self.log.has_room(bytes, entries, SEGMENTS_RESERVED)
     }
 
-    /// What only destaging makes room in, if so much has to wait for that.
+    /// Returns the resource that only destaging can free, if the demand must wait for it.
     pub(crate) fn lacks_room(&self, wanted: Wanted) -> Option<Lack> {
         let Wanted { bytes, entries } = wanted;
         if self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED) {
@@ -53,8 +53,8 @@ impl Engine {
         (!self.map_has_room(entries)).then_some(Lack::Map)
     }
 
-    /// What pieces and marks may take, in bytes: at least what one admission can add, or nobody would
-    /// be admitted ever.
+    /// Returns the memory limit of the map's entries, in bytes. The limit allows for the entries of one admission at
+    /// least, since otherwise no write would ever be admitted.
     pub(crate) fn map_bytes_max(&self) -> u64 {
         let least = Map::charge_of(entries_of(ATOMIC_BYTES));
         self.options.map_memory.0.max(least)
@@ -64,14 +64,15 @@ impl Engine {
         self.map.borrow().charged() + Map::charge_of(entries) <= self.map_bytes_max()
     }
 
-    /// The share of the log's segments in use by users' standards: 1 when they have to wait.
+    /// Returns the share of the log's segments in use, without the reserve. At 1, clients have to wait.
     pub(crate) fn log_used(&self) -> f64 {
         let count = self.log.ring().segment_count - SEGMENTS_RESERVED;
         let free = self.log.free_segments().saturating_sub(SEGMENTS_RESERVED);
         1.0 - free.min(count) as f64 / count as f64
     }
 
-    /// The share in use of what runs out first, when what is home already counts as free.
+    /// Returns the share in use of the resource that is used up first, if space of data that is already on the data
+    /// device counts as free.
     pub(crate) fn used_soon(&self) -> f64 {
         let ring = self.log.ring();
         let pace = self.pace.borrow();
@@ -86,7 +87,7 @@ impl Engine {
         policy::used(1.0 - free / count, map)
     }
 
-    /// The share in use of what runs out first, by users' standards.
+    /// Returns the share in use of the resource that is used up first, without the reserve.
     pub(crate) fn used(&self) -> f64 {
         let map = self.map.borrow().charged() as f64 / self.map_bytes_max() as f64;
         policy::used(self.log_used(), map)

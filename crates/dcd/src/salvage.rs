@@ -1,13 +1,12 @@
-//! Salvage: bringing home what was lost with a log that was given up, and can be read from it now.
+//! Salvage: moves lost data of an abandoned log to the data device, if it can be read from the log after all.
 //!
-//! A log that was given up names the sectors whose newest data could not be read from it. Its device
-//! may give them back later. What stands in the log under the right checksum, and is the newest that
-//! the log has of these sectors, is what was lost; nothing else is brought home, since all else is
-//! there, or was written since. Only if the whole chain of records is found is it certain that it is
-//! the newest.
+//! An abandoned log names the sectors whose newest data could not be read. Its device may return this data later. Data
+//! is lost data if the log holds it with a matching checksum, as the newest data of sectors that are named as lost.
+//! Salvage writes nothing else: all other data is already on the data device, or was overwritten since. Only a complete
+//! chain of records proves that the data is the newest in the log.
 //!
-//! What was written to these sectors since, past the volume or just before a crash, nobody knows:
-//! that would be replaced. So this is done only on an administrator's word.
+//! Salvage would also replace data that was written to these sectors later, without the volume or just before a crash.
+//! Such writes cannot be detected, so salvage runs only at an administrator's command.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,61 +21,61 @@ use crate::map::Map;
 use crate::piece::Piece;
 use crate::recover::{apply, fits};
 
-/// Why nothing can be salvaged. Nothing was changed, but for [`SalvageError::Device`].
+/// Reason why nothing can be salvaged. No device was changed, except with [`SalvageError::Device`].
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SalvageError {
-    /// It is no log, or cannot be read.
+    /// The device holds no log, or cannot be read.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// It is the log of something else.
+    /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,
-    /// It counts still.
+    /// The log was not abandoned and is still valid.
     #[error("this log was not given up: attaching recovers what it holds")]
     NotAbandoned,
-    /// Not all of its records are found, so older data might be taken for the newest.
+    /// Some of the log's records are missing, so older data might be taken for the newest.
     #[error(
         "not all of the log's records can be found, so what it holds may not be the newest: {0}; try \
          again when its device works"
     )]
     Incomplete(String),
-    /// The data device is not the one the log belongs to.
+    /// The data device is not the device that the log belongs to.
     #[error("this is not the data device that the log belongs to: {0}")]
     OtherData(String),
-    /// A device failed. What is home by then is named as lost still, and can be salvaged again.
+    /// A device failed. Data that was already written is still named as lost, and can be salvaged again.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
-/// What of the data that was lost with a log can be, or was, brought home.
+/// Lost data of a log that can be salvaged, or was salvaged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SalvageReport {
-    /// Bytes that the log says were lost.
+    /// Bytes that the log records as lost.
     pub lost_bytes: u64,
-    /// Of these, bytes that can be read from it now; after [`salvage`] they are home.
+    /// Lost bytes that can be read from the log now; after [`salvage`] they are on the data device.
     pub found_bytes: u64,
-    /// Bytes that cannot be read, or do not match their checksum.
+    /// Lost bytes that cannot be read, or do not match their checksum.
     pub unreadable_bytes: u64,
-    /// Bytes of which the log does not say where they are: it has no room to name more ranges.
+    /// Lost bytes at unknown positions: the superblock has no space to name more ranges.
     pub unnamed_bytes: u64,
-    /// What was found: byte ranges of the volume, first byte and length, in order.
+    /// Ranges of the found data on the volume: first byte and length, in order.
     pub found_ranges: Vec<(u64, u64)>,
 }
 
-/// A log that was given up, with what is needed to read it.
+/// An abandoned log, with everything needed to read it.
 struct Abandoned {
     log: Rc<dyn Device>,
     copies: SuperblockCopies,
     payload: Payload,
     ring: RingGeometry,
-    /// Pieces with live sectors that are lost, in the order of the log.
+    /// Fragments with live sectors that are lost, in the order of the log.
     pieces: Vec<Piece>,
 }
 
-/// Says what [`salvage`] would bring home now. Changes nothing.
+/// Reports the data that [`salvage`] would write now. Changes nothing.
 ///
 /// # Errors
-/// If it is no log that was given up, or not all of its records can be found.
+/// If the device holds no abandoned log, or some of its records are missing.
 pub async fn salvageable(log: Rc<dyn Device>) -> Result<SalvageReport, SalvageError> {
     let abandoned = Abandoned::open(log).await?;
     let mut found = Vec::new();
@@ -88,9 +87,9 @@ pub async fn salvageable(log: Rc<dyn Device>) -> Result<SalvageReport, SalvageEr
     Ok(abandoned.report(found))
 }
 
-/// Brings home what was lost with a log that was given up and can be read now; then the log no longer
-/// names it as lost. `log` and `data` must be held exclusively. What was written to these sectors of
-/// `data` since is replaced, unless it was written through the volume and that was closed.
+/// Writes the lost data of an abandoned log to the data device, as far as the data can be read now. Afterwards the log
+/// no longer names this data as lost. The caller must hold `log` and `data` exclusively. Data written to these sectors
+/// of `data` in the meantime is replaced, unless it was written through the volume and the volume was closed.
 ///
 /// # Errors
 /// As for [`salvageable`]; if `data` is not the log's data device; if a device fails.
@@ -170,7 +169,7 @@ impl Abandoned {
         Ok(abandoned)
     }
 
-    /// The live sectors of a piece that are lost.
+    /// Returns the live sectors of a fragment that are lost.
     fn lost_in(&self, piece: Piece) -> impl Iterator<Item = Range<u64>> {
         let runs = piece.live_runs();
         runs.flat_map(|run| {
@@ -182,7 +181,7 @@ impl Abandoned {
         })
     }
 
-    /// The bytes of a piece, if they can be read and are what was written.
+    /// Returns the bytes of a fragment, if they can be read and match their checksum.
     async fn read(&self, piece: &Piece) -> Option<Vec<u8>> {
         let blocks = self.ring.blocks_around(piece.addr, piece.sectors.into());
         let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
@@ -192,8 +191,11 @@ impl Abandoned {
         piece.is_sound(bytes).then(|| bytes.to_vec())
     }
 
-    /// Whether the sectors may be written there. That the content is as it was cannot be asked for: it
-    /// changed when the log's data went home, and since.
+    /// Checks that `data` is the log's data device and can hold the lost sectors. Its content cannot be compared: it
+    /// changed when the log's data was written to it, and afterwards.
+    ///
+    /// # Errors
+    /// [`SalvageError::OtherData`].
     fn belongs_to(&self, data: &dyn Device, identity: &DataIdentity) -> Result<(), SalvageError> {
         let (geometry, payload) = (data.geometry(), &self.payload);
         if geometry.len < payload.data.len {
@@ -236,7 +238,7 @@ impl Abandoned {
     }
 }
 
-/// Ranges in order, neighbours as one.
+/// Sorts ranges, and merges adjacent ones.
 fn joined(mut ranges: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut out: Vec<Range<u64>> = Vec::new();
@@ -249,7 +251,8 @@ fn joined(mut ranges: Vec<Range<u64>>) -> impl Iterator<Item = Range<u64>> {
     out.into_iter()
 }
 
-/// The ranges (first, how many) without what is in `found`, of which each lies in one of them.
+/// Returns the ranges (first, number of sectors) without those in `found`. Each range in `found` lies within one of the
+/// ranges.
 fn without(lost: &[(u64, u64)], found: &[Range<u64>]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let found: Vec<Range<u64>> = joined(found.to_vec()).collect();

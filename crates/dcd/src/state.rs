@@ -1,7 +1,7 @@
-//! What is known of an attached volume, apart from waiting.
+//! State of an attached volume, without any waiting.
 //!
-//! Plain data without I/O: the engine's operations ask it what to do, do that, and tell it what came of
-//! it. (Where each sector lies is the map's business, and what is noted in the log `format.rs`'s.)
+//! These types are plain data without I/O: the engine's operations ask them for decisions, carry these out, and report
+//! the results. (`map.rs` has the location of each sector, and `format.rs` the state recorded in the log.)
 
 mod activity;
 mod doing;

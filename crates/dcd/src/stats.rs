@@ -1,5 +1,5 @@
-//! What a user can see of a volume. Names here are the names in JSON and in metrics: a number is
-//! described in [`Status`], and counted or looked up where it is; all else follows from that.
+//! Status and counters of a volume. The names here are the names in JSON and in metrics. A number is described in
+//! [`Status`], and counted or looked up where it arises. Everything else is derived from this description.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,25 +7,25 @@ use forebay_device::described;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// What the volume is doing.
+/// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The ordinary state.
+    /// Ordinary operation.
     #[default]
     Caching,
-    /// Somebody waits for everything to be home.
+    /// A client waits until the log is empty.
     Draining,
     /// The log failed; the data device serves alone.
     Degraded,
-    /// The data device fails to take what is destaged; it is being retried.
+    /// The data device fails to write destaged data; the writes are retried.
     DataFailing,
-    /// The log device does not give back what it holds; it is being retried.
+    /// The log device fails to return data; the reads are retried.
     LogFailing,
 }
 
 impl Mode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [Mode; 5] = [
         Mode::Caching,
         Mode::Draining,
@@ -34,7 +34,7 @@ impl Mode {
         Mode::LogFailing,
     ];
 
-    /// Its name, as in JSON.
+    /// Returns the name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Caching => "caching",
@@ -46,27 +46,27 @@ impl Mode {
     }
 }
 
-/// What destaging is doing.
+/// Activity of destaging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destaging {
-    /// Nothing: it waits for users to be idle, or there is nothing to do.
+    /// Inactive: waits for clients to be idle, or has nothing to do.
     #[default]
     Resting,
-    /// Reading from the log what is to go home.
+    /// Reading data from the log.
     Reading,
-    /// Zeroing at home what users zeroed or gave up.
+    /// Zeroing ranges of the data device that clients zeroed or unmapped.
     Zeroing,
-    /// Discarding at home what users discarded.
+    /// Discarding ranges of the data device that clients discarded.
     Discarding,
-    /// Writing data home.
+    /// Writing data to the data device.
     Writing,
-    /// Making durable what is home, and then giving it up in the log.
+    /// Making destaged data durable, before the space in the log is freed.
     Flushing,
 }
 
 impl Destaging {
-    /// Its name, as in JSON.
+    /// Returns the name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Destaging::Resting => "resting",
@@ -79,7 +79,7 @@ impl Destaging {
     }
 }
 
-/// The distribution of a request's latency, in microseconds.
+/// Distribution of the latency of requests, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Requests measured.
@@ -99,7 +99,7 @@ pub struct Latency {
 }
 
 described! {
-    /// A volume at a glance. Counters count from when it was attached.
+    /// Status of a volume. Counters begin at attach.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct Status {
         Fact mode: Mode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device does not give back what it holds",
@@ -161,10 +161,10 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// A minute is as long as it tells apart, in nanoseconds with two digits.
+    /// Longest latency that is distinguished: a minute, in nanoseconds, with two significant digits.
     const MAX_NS: u64 = 60_000_000_000;
 
-    /// One without any.
+    /// Creates an empty histogram.
     pub fn new() -> Latencies {
         Latencies(Histogram::new_with_max(Self::MAX_NS, 2).expect("constant bounds"))
     }
@@ -174,10 +174,10 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// How they are distributed.
+    /// Returns the distribution.
     pub fn summary(&self) -> Latency {
         let us = |ns: u64| ns / 1000;
-        // In one pass: there are thousands of buckets.
+        // In one pass, since the histogram has thousands of buckets.
         let mut quantiles = self.0.value_at_quantiles([0.5, 0.9, 0.99, 0.999]);
         let mut next = || us(quantiles.next().expect("one for each asked for"));
         Latency {
@@ -192,7 +192,7 @@ impl Latencies {
     }
 }
 
-/// What is counted while a volume is attached, under the names of [`Status`], whose counters these are.
+/// Counters of an attached volume, under their names in [`Status`].
 pub(crate) struct Counters {
     counted: Status,
     pub(crate) throttled_ns: u64,
@@ -212,7 +212,7 @@ impl Counters {
         }
     }
 
-    /// What was counted; the rest of it is to be filled in.
+    /// Returns a status with the counters; the caller fills in the other fields.
     pub(crate) fn status(&self) -> Status {
         Status {
             throttled_s: self.throttled_ns as f64 / 1e9,

@@ -1,19 +1,17 @@
-//! From line to the pieces of data that it has in the log, in 16 bytes a piece.
+//! Hash table from a block of the volume to its fragments of data in the log, with 16 bytes per fragment.
 //!
-//! The paper's table is a chained hash table of about 48 bytes a line; peers' take 50 to 80. Here an
-//! entry is 16 bytes in an open-addressed table kept *in the order of the hashes*: a line's slot is
-//! its hash scaled to the table's length, and neighbours pushed aside stay sorted. So a search stops
-//! as soon as it meets a larger hash, and a table grows by a sixteenth in one pass over itself, which
-//! keeps it between 82 and 88 % full: 18 to 19.6 bytes a piece. (Fuller, and an insertion has too many
-//! neighbours to push aside.)
+//! The paper's table is a chained hash table of about 48 bytes per block; those of comparable systems take 50 to 80.
+//! Here an entry is 16 bytes in an open-addressed table kept *in the order of the hashes*: a block's slot is its hash
+//! scaled to the table's length, and displaced neighbours stay sorted. So a search stops as soon as it meets a larger
+//! hash. The table grows by a sixteenth in one pass over itself, which keeps it between 82 and 88 % full: 18 to 19.6
+//! bytes per fragment. (In a fuller table, an insertion has to displace too many neighbours.)
 //!
-//! A line in several pieces has a slot for each, side by side, since their hashes are equal. So a
-//! piece costs the same whatever its line has besides, and there are no lists to keep. A slot has room
-//! for that: 40 bits of line, 40 of log address, the checksum, and 14 for where in the line the piece
-//! begins, how long it is, and which of its sectors are live.
+//! A block with several fragments has a slot for each, side by side, since their hashes are equal. So the cost of a
+//! fragment does not depend on the block's other fragments, and no lists are needed. A slot holds 40 bits of block
+//! number, 40 of log address, the checksum, and 14 for the start and length of the fragment within the block and for
+//! its live sectors.
 //!
-//! The table is cut into shards by other bits of the hash, so that growing is never more than a
-//! moment's work.
+//! The table is split into shards by other bits of the hash, so that growing never takes long.
 
 use forebay_log::Addr;
 use forebay_units::Line;
@@ -21,24 +19,24 @@ use forebay_units::Line;
 use crate::piece::Piece;
 
 const SHARDS: usize = 64;
-/// Grow when fuller than this, in thousandths.
+/// Fill level above which a shard grows, in thousandths.
 const FULL: usize = 875;
-/// By so much: a part of what there is, but at least so many slots.
+/// Growth of a shard: this part of its capacity, but at least this many slots.
 const GROW_PART: usize = 16;
 const GROW_LEAST: usize = 8;
-/// While many pieces come at once, it grows by this part of itself.
+/// Part of its capacity by which a shard grows while many fragments are inserted.
 const GROW_PART_FILLING: usize = 2;
-/// Shrink when emptier than this, in percent, and to how full.
+/// Fill level below which a shard shrinks, and its fill level afterwards, in percent.
 const SPARSE_PERCENT: usize = 55;
 const SHRUNK_PERCENT: usize = 84;
-/// Not below so many slots to a shard.
+/// Capacity at or below which a shard does not shrink.
 const SLOTS_LEAST: usize = 64;
 const FIELD_40: u64 = (1 << 40) - 1;
 
-/// The most lines a table can name: volumes of 4 PiB.
+/// Maximum number of blocks in a table: volumes of 4 PiB.
 pub(crate) const LINES_MAX: u64 = 1 << 40;
 
-/// Line, address, checksum and the rest, packed: 40 + 40 + 32 + 16 bits.
+/// Block, address, checksum and the rest, packed: 40 + 40 + 32 + 16 bits.
 #[derive(Clone, Copy, Default)]
 struct Slot([u64; 2]);
 
@@ -84,7 +82,7 @@ impl Slot {
     }
 }
 
-/// One-to-one, so that equal hashes are equal lines.
+/// Hashes a block one-to-one, so that equal hashes are equal blocks.
 fn hash(line: Line) -> u64 {
     let mut h = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h ^= h >> 32;
@@ -94,11 +92,11 @@ fn hash(line: Line) -> u64 {
 
 #[derive(Default)]
 struct Shard {
-    /// `capacity` slots that hashes scale to, and some more for what is pushed past the last.
+    /// `capacity` slots that hashes scale to, and some more for entries that are displaced past the last.
     slots: Vec<Slot>,
     capacity: usize,
     len: usize,
-    /// Many pieces come at once.
+    /// True while many fragments are inserted.
     filling: bool,
 }
 
@@ -107,7 +105,7 @@ impl Shard {
         ((u128::from(hash) * self.capacity as u128) >> 64) as usize
     }
 
-    /// The first slot of the hash, or of a larger one, or none.
+    /// Returns the first slot with this hash, a larger hash, or no entry.
     fn search(&self, hash: u64) -> usize {
         let mut at = self.home(hash);
         while self
@@ -120,7 +118,7 @@ impl Shard {
         at
     }
 
-    /// The pieces of a line, of which the search found the first.
+    /// Returns the fragments of a block, of which the search found the first slot.
     fn from(&self, at: usize, line: Line) -> impl Iterator<Item = Piece> {
         let slots = self.slots.get(at..).unwrap_or_default().iter();
         slots
@@ -128,7 +126,7 @@ impl Shard {
             .map(|slot| slot.piece())
     }
 
-    /// Puts a slot in where [`Shard::search`] found its place.
+    /// Inserts a slot at the position that [`Shard::search`] found.
     fn insert(&mut self, mut at: usize, slot: Slot) {
         if (self.len + 1) * 1000 > self.capacity * FULL {
             let part = if self.filling {
@@ -157,7 +155,7 @@ impl Shard {
     }
 
     fn remove_at(&mut self, at: usize) {
-        // Those pushed aside move back, up to the first that is at home or a gap.
+        // Displaced entries move back, up to the first entry at its own position or the first empty slot.
         let end = (at + 1..self.slots.len())
             .find(|n| self.slots[*n].is_empty() || self.home(self.slots[*n].hash()) == *n)
             .unwrap_or(self.slots.len());
@@ -192,7 +190,7 @@ impl Shard {
         }
     }
 
-    /// Gives every piece of a line to `keep`, which may change it, and takes out those it refuses.
+    /// Passes every fragment of a block to `keep`, which may change it. Removes those for which `keep` returns false.
     fn retain(&mut self, line: Line, mut keep: impl FnMut(&mut Piece) -> bool) {
         let (mut at, before) = (self.search(hash(line)), self.len);
         while let Some(slot) = self.slots.get_mut(at)
@@ -212,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// As [`Shard::retain`], for every line.
+    /// Applies [`Shard::retain`] to every block.
     fn retain_all(&mut self, keep: &mut impl FnMut(&mut Piece) -> bool) {
         let before = self.len;
         for slot in self.slots.iter_mut().filter(|slot| !slot.is_empty()) {
@@ -226,7 +224,7 @@ impl Shard {
             self.len -= usize::from(!kept);
         }
         if self.len < before {
-            // Closes the gaps, too.
+            // Closes the empty slots, too.
             self.resize(self.capacity);
             self.shrink();
         }
@@ -242,7 +240,7 @@ impl Shard {
         self.resize((self.len * 100 / SHRUNK_PERCENT).max(GROW_LEAST));
     }
 
-    /// One pass in the order of the hashes, which the new table has too.
+    /// Changes the capacity in one pass in the order of the hashes, which the new table has too.
     fn resize(&mut self, capacity: usize) {
         let spare = 4 + (capacity / 128).min(256);
         let old = std::mem::replace(&mut self.slots, vec![Slot::default(); capacity + spare]);
@@ -259,7 +257,8 @@ impl Shard {
     }
 }
 
-/// Where the pieces of a line are, or would go, until something is put in or taken out.
+/// Position of the fragments of a block, whether present or to be inserted. Valid until an entry is inserted or
+/// removed.
 pub(crate) struct Spot {
     line: Line,
     shard: usize,
@@ -280,26 +279,26 @@ impl LineTable {
         }
     }
 
-    /// Pieces in the table.
+    /// Returns the number of fragments.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of memory the table takes.
+    /// Returns the memory of the table, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
         (slots * size_of::<Slot>() + self.shards.capacity() * size_of::<Shard>()) as u64
     }
 
-    /// Many pieces are about to come, until [`LineTable::settle`]: meanwhile it trades memory for time,
-    /// and takes up to 28 bytes a piece.
+    /// Prepares for many insertions, until [`LineTable::settle`]. Meanwhile the table trades memory for time, and takes
+    /// up to 28 bytes per fragment.
     pub(crate) fn expect_many(&mut self) {
         for shard in &mut self.shards {
             shard.filling = true;
         }
     }
 
-    /// They have come: gives back the memory that was traded.
+    /// Ends the phase of many insertions: releases the extra memory.
     pub(crate) fn settle(&mut self) {
         for shard in &mut self.shards {
             shard.filling = false;
@@ -309,8 +308,8 @@ impl LineTable {
         }
     }
 
-    /// Looks at the places of lines that will be wanted at once. None of these looks waits for another, so
-    /// memory is waited for once instead of once for each.
+    /// Reads the positions of blocks that will be used at once. These reads do not depend on each other, so the latency
+    /// of memory is paid once instead of once for each.
     pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
         let mut seen = 0;
         for line in lines {
@@ -324,12 +323,12 @@ impl LineTable {
         std::hint::black_box(seen);
     }
 
-    /// The pieces of a line.
+    /// Returns the fragments of a block.
     pub(crate) fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
         self.at(&self.find(line))
     }
 
-    /// Searches for a line.
+    /// Searches for a block.
     pub(crate) fn find(&self, line: Line) -> Spot {
         let hash = hash(line);
         let shard = shard_of(hash);
@@ -337,14 +336,14 @@ impl LineTable {
         Spot { line, shard, at }
     }
 
-    /// The pieces of the line that was searched for.
+    /// Returns the fragments of the block that was searched for.
     pub(crate) fn at(&self, spot: &Spot) -> impl Iterator<Item = Piece> + use<'_> {
         self.shards[spot.shard].from(spot.at, spot.line)
     }
 
-    /// Puts a piece in where its line was found. Gives those that the line has to `cut`, which may change
-    /// them but for the line and says whether anything is left of them; the first of which nothing is
-    /// makes way for the new one.
+    /// Inserts a fragment at the position of its block. Passes the block's other fragments to `cut`, which may change
+    /// everything but the block, and returns whether any live sectors are left. The new fragment replaces the first
+    /// fragment without live sectors.
     pub(crate) fn put(&mut self, spot: Spot, piece: Piece, cut: impl FnMut(&mut Piece) -> bool) {
         debug_assert_eq!(piece.line, spot.line, "put where another line was found");
         let shard = &mut self.shards[spot.shard];
@@ -353,8 +352,8 @@ impl LineTable {
         self.len += shard.len;
     }
 
-    /// Gives every piece of a line to `keep`, which may change it but for the line, and takes out
-    /// those it refuses.
+    /// Passes every fragment of a block to `keep`, which may change everything but the block. Removes those for which
+    /// `keep` returns false.
     pub(crate) fn retain(&mut self, line: Line, keep: impl FnMut(&mut Piece) -> bool) {
         let shard = &mut self.shards[shard_of(hash(line))];
         self.len -= shard.len;
@@ -362,7 +361,7 @@ impl LineTable {
         self.len += shard.len;
     }
 
-    /// As [`LineTable::retain`], for every line, in one pass.
+    /// Applies [`LineTable::retain`] to every block, in one pass.
     pub(crate) fn retain_all(&mut self, mut keep: impl FnMut(&mut Piece) -> bool) {
         for shard in &mut self.shards {
             self.len -= shard.len;
@@ -371,7 +370,7 @@ impl LineTable {
         }
     }
 
-    /// Every piece, in the table's own (fixed) order; those of a line together.
+    /// Returns every fragment, in the table's own (fixed) order, in which the fragments of a block are adjacent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Piece> {
         let slots = self.shards.iter().flat_map(|shard| &shard.slots);
         slots
@@ -380,7 +379,7 @@ impl LineTable {
     }
 }
 
-/// By the low bits of the hash; the place within a shard goes by the high ones.
+/// Returns the shard of a hash, from its low bits. The position within the shard depends on the high bits.
 fn shard_of(hash: u64) -> usize {
     hash as usize % SHARDS
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes of memory for a GiB of cached data, in pieces of so many sectors.
+/// Returns the memory for a GiB of cached data, in MiB, with fragments of `sectors` sectors.
 fn mib_a_gib(table: &LineTable, sectors: u64) -> f64 {
     let gib = (table.len() as u64 * sectors * 512) as f64 / f64::from(1 << 30);
     table.bytes() as f64 / f64::from(1 << 20) / gib
@@ -39,12 +39,12 @@ fn what_is_packed_into_a_slot_comes_out_again() {
     assert!(Slot::default().is_empty());
 }
 
-/// Fills a table with pieces of so many sectors, `to_a_line` of them, and gives the most memory that
-/// a GiB takes on the way.
+/// Fills a table with fragments of `sectors` sectors, `to_a_line` of them per block. Returns the maximum memory per GiB
+/// on the way, in MiB.
 fn most_mib_a_gib(pieces: u64, sectors: u8, to_a_line: u64) -> f64 {
     let (mut table, mut most) = (LineTable::new(), 0f64);
     for n in 0..pieces {
-        // Far apart, as random writes to a large volume are.
+        // Far apart, like random writes to a large volume.
         let line = n / to_a_line * 7919 % LINES_MAX;
         let start = (n % to_a_line) as u8 * sectors;
         push(&mut table, piece(line, start, sectors, n));
@@ -79,14 +79,14 @@ fn memory_is_given_back_when_lines_leave() {
     for n in 1_000..100_000 {
         table.retain(Line(n), |_| false);
         let per_piece = table.bytes() / table.len() as u64;
-        // It shrinks at 55 % but for the last slots of each shard.
+        // It shrinks at 55 %, except for the last slots of each shard.
         assert!(per_piece <= 30 || table.bytes() < 80_000, "{per_piece}");
     }
     assert!(table.bytes() < full / 20, "{} of {full}", table.bytes());
     assert!(table.get(Line(999)).eq([whole(999, 999)]));
 }
 
-/// Puts one more piece of its line in, whatever that has.
+/// Inserts one more fragment of its block, without changing the others.
 fn push(table: &mut LineTable, piece: Piece) {
     table.put(table.find(piece.line), piece, |_| true);
 }
@@ -94,9 +94,9 @@ fn push(table: &mut LineTable, piece: Piece) {
 #[derive(Debug, Clone)]
 enum Step {
     Push(u64, u64),
-    /// Puts a piece in the place of those that a number divides.
+    /// Puts a fragment in the place of those with an address divisible by a number.
     Put(u64, u64, u64),
-    /// Changes the pieces of a line, and takes out those that a number divides.
+    /// Changes the fragments of a block, and removes those with an address divisible by a number.
     Retain(u64, u64),
     RetainAll(u64),
 }
@@ -110,7 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Whether a piece stays; one that does is changed.
+/// Changes a fragment. Returns true if it stays.
 fn keep(piece: &mut Piece, by: u64) -> bool {
     piece.live |= 0x80;
     !piece.addr.0.is_multiple_of(by)

@@ -1,9 +1,9 @@
-//! What waits while a device fails, and for how long.
+//! Waiting while a device fails, and the end of patience.
 //!
-//! A failure is tried again for as long as it takes, since what failed once may work the next time,
-//! and what cannot be read now may be read later. Those who wait for it are patient for a while,
-//! counted from when the trouble began and not from when they came, and then get an error until it is
-//! over: nobody waits twice for what is known not to answer.
+//! A failed operation is retried for as long as necessary, since it may succeed the next time, and unreadable data may
+//! become readable. Tasks that depend on it wait until the patience ends, which is counted from the beginning of the
+//! fault and not from the beginning of each wait. Then they get an error until the fault is over. So no task waits for
+//! a device that is known not to answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::engine::Engine;
 use crate::pacing::Priority;
 use crate::state::{Faults, Trouble};
 
-/// What shows of a device while much is tried on it, one after the other: patience counts from the first
-/// failure, and not from when everything has been tried, which may take very long.
+/// Observes the operations of one task on a device, so that a fault begins with the first failure. Without it, the
+/// fault would begin only after all operations have been tried, which may take very long.
 ///
-/// A success ends the trouble, but for home writes of destaging: nobody has room by those until the whole
-/// window is home, and of that what fails may be most.
+/// A success ends the fault, except for destaging's writes to the data device: these free no space until the whole
+/// window is written, and most of the window may still fail.
 pub(crate) struct Streak<'a> {
     engine: &'a Engine,
     trouble: fn(&mut Faults) -> &mut Trouble,
     what: &'static str,
     ends_by_success: bool,
-    /// The trouble that goes on began here.
+    /// True if this streak began the present fault.
     began: Cell<bool>,
 }
 
 impl<'a> Streak<'a> {
-    /// Of writes to the data device.
+    /// Observes writes to the data device.
     pub(crate) fn of_home(engine: &'a Engine, priority: Priority) -> Streak<'a> {
         fn trouble(faults: &mut Faults) -> &mut Trouble {
             &mut faults.data
@@ -40,7 +40,7 @@ impl<'a> Streak<'a> {
         Streak::new(engine, trouble, "the data device fails", ends_by_success)
     }
 
-    /// Of reads of the log.
+    /// Observes reads of the log.
     pub(crate) fn of_log(engine: &'a Engine, priority: Priority) -> Streak<'a> {
         fn trouble(faults: &mut Faults) -> &mut Trouble {
             &mut faults.log
@@ -67,14 +67,14 @@ impl<'a> Streak<'a> {
         }
     }
 
-    /// The device did what it was asked.
+    /// Records that the device completed an operation.
     pub(crate) fn worked(&self) {
         if self.ends_by_success && self.began.take() {
             (self.trouble)(&mut self.engine.faults.borrow_mut()).clear();
         }
     }
 
-    /// It did not.
+    /// Records that the device failed an operation.
     pub(crate) fn failed(&self, error: &DeviceError) {
         if self.engine.is_stopping() {
             return;
@@ -92,7 +92,7 @@ impl<'a> Streak<'a> {
 }
 
 impl Engine {
-    /// The data device failed to do what destaging or the rescue needs.
+    /// Records that the data device failed an operation of destaging or of the rescue.
     pub(crate) fn data_fails(&self, error: &DeviceError) {
         self.counters.borrow_mut().data_errors += 1;
         let cause = format!("the data device fails: {error}");
@@ -101,15 +101,15 @@ impl Engine {
         self.signals.settled.notify_all();
     }
 
-    /// The log device failed to give back what it holds, or to take what it is told.
+    /// Records that the log device failed to return data, or to take a superblock.
     pub(crate) fn log_troubles(&self, cause: String) {
         self.faults.borrow_mut().log.note(self.rt.now(), cause);
         self.log.notify();
         self.signals.settled.notify_all();
     }
 
-    /// Waits until a trouble has lasted for longer than anybody should wait for its end, which may
-    /// never be; gives its cause.
+    /// Waits until a fault has lasted longer than the configured patience, which may never happen. Returns the cause of
+    /// the fault.
     pub(crate) async fn trouble_lasts(&self) -> Arc<str> {
         loop {
             let settled = self.signals.settled.listen();
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Waits before something is tried again: `span`, or until somebody asks for it.
+    /// Waits before a retry: for `span`, or until a task requests the retry.
     pub(crate) async fn pause(&self, span: Duration) {
         select(self.rt.sleep(span), self.signals.again.listen()).await;
     }

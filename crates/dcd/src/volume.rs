@@ -1,4 +1,4 @@
-//! The volume as its users see it: a device, with a little more to ask of it.
+//! The volume as its clients see it: a device with some additional functions.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,37 +18,37 @@ use crate::map::Source;
 use crate::noting::noter;
 use crate::stats::{Mode, Status};
 
-/// An attached volume. Clones are handles on the same one.
+/// An attached volume. Clones are handles of the same volume.
 #[derive(Clone)]
 pub struct Volume {
     pub(crate) engine: Rc<Engine>,
     work: Rc<RefCell<Option<Work>>>,
 }
 
-/// Background work; stops when dropped.
+/// Background work, which stops when dropped.
 struct Work {
     _log: Workers,
     _tasks: [Task<()>; 3],
 }
 
-/// Why not everything is home.
+/// Reason why the log could not be emptied.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DrainError {
-    /// Some of it is damaged in the log.
+    /// Some data in the log is damaged.
     #[error("{0} of data is damaged in the log and cannot be brought home; the rest is there")]
     Lost(ByteLen),
-    /// The data device does not take it.
+    /// The data device fails to take the data.
     #[error("{left} is not home yet: {cause}")]
     Stuck {
-        /// What is left.
+        /// Data that is left in the log.
         left: ByteLen,
-        /// The last failure.
+        /// Last failure.
         cause: Arc<str>,
     },
 }
 
-/// A log that holds old data and could not be told so: it takes no writes. Should it work again, the
-/// next attach would take what it holds for the newest.
+/// A log that holds old data and could not be marked as abandoned, since it takes no writes. If it works again, the
+/// next attach would treat its data as the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the log device takes no writes, so it could not be marked as given up: if it works again, its old \
@@ -57,7 +57,7 @@ pub enum DrainError {
 )]
 pub struct StaleLog;
 
-/// Where a part of the volume lies.
+/// Location of a part of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -67,22 +67,22 @@ pub enum Place {
     Ram,
     /// In the log.
     Log,
-    /// Nowhere: it reads as zeroes.
+    /// No stored data: reads as zeroes.
     Zero,
     /// Lost.
     Damaged,
 }
 
-/// A part of the volume and where it lies.
+/// A part of the volume and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlaceExtent {
-    /// The bytes.
+    /// Byte range.
     pub range: Range<u64>,
-    /// Where they lie.
+    /// Location.
     pub place: Place,
 }
 
-/// Somebody waits for everything to be home.
+/// Guard of a task that waits until the log is empty.
 struct Draining<'a>(&'a Engine);
 
 impl Drop for Draining<'_> {
@@ -110,16 +110,16 @@ impl Volume {
         }
     }
 
-    /// Brings everything home that was acknowledged before the call, and keeps trying while the data
-    /// device fails: bound it by a timeout, and look at [`Volume::status`] for progress.
+    /// Destages all data that was acknowledged before the call, and retries while the data device fails. Callers should
+    /// set a timeout, and read [`Volume::status`] for progress.
     ///
     /// # Errors
-    /// If something cannot come home because it is lost.
+    /// If some data is lost and cannot be destaged.
     pub async fn drain(&self) -> Result<(), DrainError> {
         let engine = &*self.engine;
         engine.activity.borrow_mut().begin_drain();
         let _draining = Draining(engine);
-        // What home refused may have been tried before this was asked for; so it is once more.
+        // The last attempt to write rejected data may have been before this call, so that data is tried once more.
         for _ in 0..2 {
             if !self.bring_home().await {
                 return self.what_is_left().map_or(Ok(()), Err);
@@ -137,8 +137,8 @@ impl Volume {
         }
     }
 
-    /// Waits until the tail has passed all there is now, or nothing but what home refuses is left and
-    /// has been tried since. False if the volume is closed meanwhile.
+    /// Waits until the tail has passed the present head, or until only rejected data is left and was tried again.
+    /// Returns false if the volume is closed meanwhile.
     async fn bring_home(&self) -> bool {
         let engine = &*self.engine;
         engine.log.seal();
@@ -154,22 +154,22 @@ impl Volume {
         engine.signals.settled.until(done).await
     }
 
-    /// Gives up what cannot be read from the log, on an administrator's word: it is tried once more,
-    /// and what is still unreadable then is lost for good. With a log that failed, this also says that
-    /// it will not be attached again, should it be impossible to mark it.
+    /// Abandons data that cannot be read from the log, at an administrator's command. The data is tried once more, and
+    /// is lost for good if it is still unreadable. For a failed log, the command is also a guarantee that the log will
+    /// not be attached again if it cannot be marked.
     pub fn give_up_unreadable(&self) {
         let engine = &*self.engine;
         engine.log.seal();
         engine.faults.borrow_mut().give_up(engine.log.head());
         let failed = engine.log.failure().is_some();
         engine.rescue.borrow_mut().forsake(failed);
-        // Those who wait have a reason to be patient again.
+        // Waiting tasks get the full patience again.
         engine.faults.borrow_mut().log.clear();
         engine.signals.all_is_wanted_home();
     }
 
-    /// True while there is something to give up: data that the log does not give back, or a failed log
-    /// of which it cannot be seen to that no later attach believes it.
+    /// Returns true while the volume has something to abandon: data that the log does not return, or a failed log that
+    /// a later attach could still use.
     pub fn has_to_give_up(&self) -> bool {
         let engine = &*self.engine;
         let held_up = engine.rescue.borrow().is_under_way();
@@ -177,7 +177,7 @@ impl Volume {
             || held_up && engine.faults.borrow().log.cause().is_some()
     }
 
-    /// True until all that was to be given up has come home or is lost, and a failed log is settled.
+    /// Returns true until all abandoned data is either destaged or lost, and a failed log is settled.
     pub fn gives_up(&self) -> bool {
         let engine = &*self.engine;
         let held_up = engine.rescue.borrow().is_under_way();
@@ -187,7 +187,7 @@ impl Volume {
         faults.gives_up() && faults.unreadable > 0 || given_up || held_up
     }
 
-    /// Why a drain that does not end does not end.
+    /// Returns the reason why a drain does not end. `None` if no data is left in the log.
     pub fn what_is_left(&self) -> Option<DrainError> {
         let engine = &*self.engine;
         let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
@@ -200,22 +200,22 @@ impl Volume {
         })
     }
 
-    /// What to know of the log before it is used again, if it failed and could not be marked. After
-    /// [`Volume::close`] this is final; before it, marking is still being tried.
+    /// Returns a warning about the log, if it failed and could not be marked. After [`Volume::close`] this is final;
+    /// before, the log may still be marked.
     pub fn stale_log(&self) -> Option<StaleLog> {
         let stale = self.engine.rescue.borrow().has_stale_log();
         stale.then_some(StaleLog)
     }
 
-    /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable, and
-    /// what is not home stays in the log. If everything is home, the log is marked clean and the data
-    /// device alone is the volume. Look at [`Volume::stale_log`] afterwards.
+    /// Closes the volume: new requests fail, requests under way end, acknowledged data becomes durable, and data that
+    /// is not destaged stays in the log. If the log is empty, it is marked clean and the data device alone is the
+    /// volume. Callers should check [`Volume::stale_log`] afterwards.
     ///
-    /// Takes no longer than the devices for what they have been asked, and for devices that fail
+    /// Closing takes no longer than the requests under way on the devices. For failing devices the limit is
     /// [`crate::AttachOptions::patience`].
     ///
     /// # Errors
-    /// If what was acknowledged could not be made durable.
+    /// If acknowledged data could not be made durable.
     pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
         let engine = &*self.engine;
         engine.service.borrow_mut().close(engine.rt.now());
@@ -225,7 +225,7 @@ impl Volume {
         let served = || (!busy()).then_some(());
         engine.signals.settled.until(served).await;
         let flushed = engine.make_durable(engine.log.last_record()).await;
-        // A home write left behind could meet those of whoever attaches next.
+        // A write to the data device that is left under way could conflict with writes of the next attach.
         engine.service.borrow_mut().stop();
         engine.signals.again.notify_all();
         let rested = || (!engine.service.borrow().rescuing).then_some(());
@@ -244,7 +244,7 @@ impl Volume {
         } else if engine.rescue.borrow().is_done()
             && (flushed.is_ok() || engine.rescue.borrow().has_stale_log())
         {
-            // The last chance; what comes of it is in `stale_log`.
+            // This is the last attempt; `stale_log` returns its result.
             engine.mark_for_good().await;
         }
         self.work.replace(None);
@@ -252,17 +252,17 @@ impl Volume {
         flushed
     }
 
-    /// The volume's name.
+    /// Returns the volume's name.
     pub fn name(&self) -> String {
         self.engine.payload.borrow().name.clone()
     }
 
-    /// The volume's id.
+    /// Returns the volume's id.
     pub fn id(&self) -> VolumeId {
         self.engine.log.volume()
     }
 
-    /// The volume at a glance.
+    /// Returns the status of the volume.
     pub fn status(&self) -> Status {
         let engine = &*self.engine;
         let (mode, mode_detail) = self.mode();
@@ -274,7 +274,7 @@ impl Volume {
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
         let rate = engine.pace.borrow().rate().unwrap_or(0.0);
-        // By pieces, most of which are as long as another.
+        // Estimated from the number of fragments, most of which have equal length.
         let (_, pieces) = engine.pace.borrow().homeward();
         let pieces = pieces.min(map.len()) as u128;
         let homeward = u128::from(dirty_bytes) * pieces / map.len().max(1) as u128;
@@ -292,9 +292,10 @@ impl Volume {
             homeward_bytes: homeward as u64,
             marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
             destaging: doing.what(),
-            // By segments, which are freed as a whole: a few live bytes in each keep the log as full as many.
+            // In segments, which are freed as a whole: a segment with few live bytes takes as much of the log as a full
+            // one.
             dirty_share: log_used_bytes as f64 / log_bytes as f64,
-            // The rate of before says nothing of a device that fails.
+            // The earlier rate does not apply to a device that fails.
             drain_eta_s: (dirty_bytes > 0 && rate > 0.0 && mode != Mode::DataFailing)
                 .then(|| log_used_bytes as f64 / rate),
             epoch: log.superblock().epoch.0,
@@ -341,7 +342,7 @@ impl Volume {
         }
     }
 
-    /// Where the parts of a byte range lie, in order.
+    /// Returns the locations of the parts of a byte range, in order.
     pub fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
         let engine = &*self.engine;
         let mut out: Vec<PlaceExtent> = Vec::new();

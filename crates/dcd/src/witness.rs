@@ -1,8 +1,8 @@
-//! A third place that remembers which logs were given up.
+//! Storage of failed-log records, in a third place.
 //!
-//! A log that failed holds old data, and must not be believed if it works again at a later attach. It
-//! says so in its superblock, if it still takes that. If not, a witness can: durable, and on neither
-//! of the two devices. Without one, nothing is acknowledged as durable until the log can be marked.
+//! A failed log holds old data, and must not be used if its device works again at a later attach. So its superblock is
+//! marked, if the device still takes writes. If not, a failed-log record replaces the mark: it is durable, and on
+//! neither of the two devices. Without such a record, no flush is acknowledged until the log can be marked.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -11,20 +11,20 @@ use std::pin::Pin;
 
 use forebay_log::VolumeId;
 
-/// What a witness answers, once it has.
+/// Answer of the storage.
 pub type Testimony<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;
 
-/// Remembers logs that were given up.
+/// Stores failed-log records: which log was abandoned, and in which epoch.
 pub trait Witness: Debug {
-    /// The newest epoch of this volume's log that was given up, if one was.
+    /// Returns the newest epoch in which this volume's log was abandoned, if any.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the record cannot be read.
     fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>>;
 
-    /// Remembers, durably once it returns, that the log of this volume was given up in `epoch`.
+    /// Stores that the log of this volume was abandoned in `epoch`. The record is durable when this returns.
     ///
     /// # Errors
-    /// If it cannot be kept.
+    /// If the record cannot be stored.
     fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()>;
 }

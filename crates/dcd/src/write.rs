@@ -1,4 +1,4 @@
-//! Writes, flushes, discards: what is acknowledged, and on whose word.
+//! Writes, flushes and discards, and the conditions for their acknowledgement.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -17,14 +17,14 @@ use crate::ranges::Mark;
 use crate::room::{ATOMIC_BYTES, entries_of};
 use crate::state::Wanted;
 
-/// Where a request goes.
+/// Destination of an admitted request.
 enum Admitted {
     ToLog,
-    /// The log has failed.
+    /// The data device, since the log has failed.
     Home,
 }
 
-/// Counts a writer that waits, while it waits.
+/// Guard that counts a queued writer.
 struct Queued<'a>(&'a Engine, Wanted);
 
 impl Drop for Queued<'_> {
@@ -41,8 +41,8 @@ impl Engine {
             Durability::Fua => Acknowledge::Write,
             Durability::Flush => self.options.acknowledge,
         };
-        // What is rare is boxed, here and below: a request's future is allocated whole, and should
-        // be no larger than what every request needs.
+        // Rare futures are boxed, here and below: a request's future is allocated as a whole, and should be no larger
+        // than the common path needs.
         let bypass = self.options.bypass.is_some();
         if !bypass || !Box::pin(self.try_bypass(at, &buf, when)).await? {
             self.write_to_log(at, buf, when).await?;
@@ -77,7 +77,7 @@ impl Engine {
         self.settle(Op::Write, when).await
     }
 
-    /// Returns when what was appended may be acknowledged.
+    /// Waits until the appended records may be acknowledged.
     async fn settle(&self, op: Op, when: Acknowledge) -> Result<()> {
         let target = self.log.last_record();
         match when {
@@ -87,8 +87,8 @@ impl Engine {
         }
     }
 
-    /// Waits until the log device has every record up to `target`. Of a log that has failed nothing
-    /// says what a process after this one would find in it: there all is made durable instead.
+    /// Waits until the log device has every record up to `target`. If the log has failed, a later process could find
+    /// anything in it, so all data is made durable instead.
     async fn hand_over(&self, op: Op, target: RecordSeq) -> Result<()> {
         if self.log.failure().is_some() || self.log.hand_over(target).await.is_err() {
             return self.flush_home(op).await;
@@ -96,8 +96,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the log and the map have room, and no faster than it is being emptied once it is nearly full. What
-    /// follows without an await finds the room still there.
+    /// Waits until the log and the map have free space, and until the pace of a nearly full log admits the request. The
+    /// free space is still available to code that follows without an await.
     async fn admit(&self, op: Op, wanted: Wanted) -> Result<Admitted> {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
@@ -126,7 +126,7 @@ impl Engine {
                 self.take(wanted);
                 break Admitted::ToLog;
             }
-            // What is in the log stays there; what found no room was never acknowledged.
+            // Records in the log stay there. Data that was not admitted was never acknowledged.
             if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
@@ -185,28 +185,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes every record up to `target`, and every bypassing write that has completed, durable.
+    /// Makes every record up to `target`, and every completed write that bypassed the log, durable.
     pub(crate) async fn make_durable(&self, target: RecordSeq) -> Result<()> {
-        // Once the log has failed, what it still has as durable says nothing of what went home since.
+        // After the log has failed, its durable records do not prove that later writes to the data device are durable.
         if self.log.failure().is_some() || self.log.flush(target).await.is_err() {
             return self.flush_home(Op::Flush).await;
         }
         self.make_bypassed_durable(Op::Flush).await
     }
 
-    /// Takes a large write straight home, if that is wished and nothing of its range is cached.
+    /// Writes a large write directly to the data device, if the options ask for this and the map has no entry in its
+    /// range. Returns false if the write must go to the log.
     async fn try_bypass(&self, at: u64, buf: &Buf, when: Acknowledge) -> Result<bool> {
         let len = buf.len() as u64;
         let range = at..at + len;
         let wished = self.options.bypass.is_some_and(|from| len >= from.0);
-        // The ends of the device are fingerprinted; there the log keeps account of every change.
+        // The ends of the device are fingerprinted, so every change there must go through the log.
         let ends = || Fingerprint::touched(&range, self.geometry().len) != 0;
         let cached = || self.map.borrow().overlaps(sectors(&range));
         if !wished || ends() || cached() || self.log.failure().is_some() {
             return Ok(false);
         }
         let _turn = self.home.lock(sectors(&range)).await;
-        // The volume may have become longer meanwhile, so that its end is another.
+        // The volume may have become longer meanwhile, which moves its end.
         if ends() || cached() {
             return Ok(false);
         }
@@ -224,8 +225,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Marks a range as zeroed or discarded: in parts, between which others get a turn, where the
-    /// map has much to forget.
+    /// Marks a range as zeroed or discarded. If the map has many entries to remove, works in parts and yields to other
+    /// tasks between them.
     pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         let _request = self.request(op)?;
         if kind == RangeKind::Discard && self.geometry().discard_granularity == 0 {
@@ -260,9 +261,9 @@ impl Engine {
     }
 }
 
-/// Puts a piece of one line into the log and the map.
+/// Puts a fragment of one block into the log and the map.
 fn put(map: &mut Map, log: &mut Appender<'_>, sector: Sector, bytes: &[u8]) {
-    // It comes from memory while the checksum is reckoned.
+    // The table entry is loaded from memory while the checksum is computed.
     map.look_ahead(std::iter::once(sector.line()));
     let crc = crc32c::crc32c(bytes);
     let count = (bytes.len() as u64 / SECTOR_BYTES) as u8;

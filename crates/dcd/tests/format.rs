@@ -1,4 +1,4 @@
-//! The bytes of DCD's part of the superblock against their page.
+//! Compares the encoding of DCD's superblock payload with its documentation.
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ fn the_variable_fields_are_named_on_the_page_in_the_order_they_are_written() {
     );
 }
 
-/// The block that the page's second table gives fingerprint `n` on a device of `len` bytes.
+/// Returns the byte range that the second table of the page gives fingerprint `n` on a device of `len` bytes.
 fn block(n: u64, len: u64) -> Range<u64> {
     let start = match n {
         0..=31 => n * 4096,

@@ -1,9 +1,9 @@
-//! Discards that are done out of ring order, because the data device is full.
+//! Discards that are carried out before their position in the ring, because the data device is full.
 //!
-//! Discards free space on a thin data device. In the log they lie behind data that the full device refuses, so in ring order
-//! they would never be done. A discard may be done early once its record is durable: every recovery applies the record, and
-//! older data of the range is never destaged any more. The map keeps the pending discard, and its own window repeats the
-//! discard. So the rules for the tail (I2, I3) stay as they are.
+//! Discards free space on a thin data device. In the log they lie behind data that the full device cannot take, so in
+//! ring order they would never be carried out. A discard may be done early once its record is durable: every recovery
+//! applies the record, and older data of the range is never destaged any more. The map keeps the pending discard, and
+//! its own window repeats the discard. So the rules for the tail (I2, I3) stay valid.
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ use crate::ranges::Mark;
 
 /// Ranges that are copied out of the map at a time.
 const LOOKED_UP: usize = 1024;
-/// After so many failures in a row the attempt ends: the data device has another fault than a lack of space.
+/// After this many failures in a row the attempt ends: the data device has a fault other than a lack of space.
 const FAILURES_MAX: u32 = 16;
 
-/// Returns true if the data device is full, or a quota of its owner is.
+/// Returns true if the data device has no free space, or its owner's quota is used up.
 pub(super) fn lacks_room(failure: &Failure) -> bool {
     const ENOSPC: i32 = 28;
     const EDQUOT: i32 = 122;
@@ -40,7 +40,7 @@ fn is_of(error: &DeviceError, numbers: &[i32]) -> bool {
 }
 
 impl Engine {
-    /// Does the discards in the log that no earlier call did, on the data device.
+    /// Carries out the discards in the log that no earlier call carried out.
     ///
     /// # Errors
     /// If the volume is closing, or the log fails.
@@ -65,7 +65,8 @@ impl Engine {
                 break;
             };
             at = last.end;
-            // Fingerprints of blocks in these ranges become unknown first. The next window that is destaged renews them.
+            // Fingerprints of blocks in these ranges become unknown first. The next window that is destaged renews
+            // them.
             self.about_to_change(some.iter().map(|(range, _)| range.clone()))
                 .await?;
             let parts = some

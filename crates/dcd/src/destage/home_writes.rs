@@ -1,4 +1,4 @@
-//! In how many writes lines go home.
+//! Number of writes that destaging a set of blocks takes.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use forebay_units::{LINE_SECTORS, Line};
 
 use crate::home::RUN_SECTORS_MAX;
 
-/// Lines that are to go home together, sorted and neighbours as one.
+/// Blocks that are destaged together, with adjacent blocks in one write.
 #[derive(Default)]
 pub(super) struct HomeWrites {
     lines: BTreeSet<Line>,
-    /// Of lines that lie in a row.
+    /// Number of groups of adjacent blocks.
     rows: u64,
 }
 
 impl HomeWrites {
-    /// One more line, or one that there is already.
+    /// Adds a block. A block that was added before changes nothing.
     pub(super) fn add(&mut self, line: Line) {
         if !self.lines.insert(line) {
             return;
@@ -29,7 +29,7 @@ impl HomeWrites {
         }
     }
 
-    /// About how many writes that takes: a long row takes several.
+    /// Returns the approximate number of writes. A long group of adjacent blocks takes several.
     pub(super) fn count(&self) -> u64 {
         self.rows + self.lines.len() as u64 * LINE_SECTORS / RUN_SECTORS_MAX
     }

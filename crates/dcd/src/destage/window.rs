@@ -1,4 +1,4 @@
-//! One window: which segments it takes, what in them is live, and taking that home.
+//! One destaging window: selects its segments, finds their live data, and writes this data to the data device.
 
 use std::ops::Range;
 
@@ -18,18 +18,18 @@ use crate::ranges::Mark;
 use crate::state::pace;
 use crate::trouble::Streak;
 
-/// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
+/// Maximum live data in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
-/// Summaries being read at once.
+/// Summaries that are read at the same time.
 const SUMMARIES: usize = 8;
 
-/// Why a window was not finished.
+/// Reason why a window was not finished.
 pub(super) enum Failure {
     /// The volume is closing.
     Stopped,
-    /// The data device did not do what it must.
+    /// The data device failed a request.
     Data(DeviceError),
-    /// The log device does not give back what it holds.
+    /// The log device fails to return data.
     Unreadable(DeviceError),
     /// The log failed; the rescue takes over.
     Log(LogError),
@@ -53,49 +53,50 @@ impl From<DeviceError> for Failure {
 /// A window whose live data has been read.
 pub(super) struct Ready {
     pub(super) window: Range<SegmentSeq>,
-    /// Before which segment what cannot be read was to be given up when it was read.
+    /// Segment that limited an administrator's abandon command when the window was read: unreadable data before this
+    /// segment may be declared lost.
     pub(super) given_up: Option<SegmentSeq>,
-    /// In how many writes it goes home, about.
+    /// Approximate number of writes to destage the window.
     pub(super) writes: u64,
     pub(super) loaded: LoadedPieces,
 }
 
-/// A window that is home but for the flush, and the tail that has to follow.
+/// A window that is on the data device but not flushed there yet. The tail has not moved yet either.
 pub(super) struct Written {
     pub(super) window: Range<SegmentSeq>,
     pub(super) pieces: Vec<(Line, Addr)>,
-    /// How many were to go home.
+    /// Number of fragments that had to be destaged.
     pub(super) live: usize,
-    /// Sectors of marks that are true at home.
+    /// Sectors of pending zeroes and discards that were carried out.
     pub(super) carried: u64,
-    /// Fingerprinted blocks that were touched.
+    /// Fingerprinted blocks that were changed, one bit each.
     pub(super) touched: u64,
-    /// The newest record when it was last asked what is live, or anything was kept in the log.
+    /// Newest record when the map was last asked for live fragments, or when data was last appended to the log again.
     pub(super) superseded_by: RecordSeq,
-    /// How many flushes of the data device had failed before anything was written.
+    /// Number of failed flushes of the data device before the window was written.
     pub(super) lost_flushes: u64,
-    /// Home took some of it.
+    /// True if some write of the window succeeded.
     pub(super) answers: bool,
-    /// Home took nothing at all of it, and gave this error.
+    /// Error of the data device, if every write of the window failed.
     pub(super) in_vain: Option<DeviceError>,
 }
 
-/// What became of a window's marks.
+/// Result of carrying out a window's pending zeroes and discards.
 #[derive(Default)]
 struct CarriedMarks {
-    /// Home could not be told these.
+    /// Ranges that the data device failed to change.
     refused: Vec<(Range<u64>, Mark)>,
-    /// The last error of that.
+    /// Last error of these.
     error: Option<DeviceError>,
-    /// Home took some of what is to read as zeroes.
+    /// True if the data device zeroed some of the ranges.
     zeroed: bool,
-    /// Sectors of those that are true at home now.
+    /// Sectors of the ranges that were carried out.
     carried: u64,
 }
 
 impl Engine {
-    /// The most segments to take from `start` on: as many as a window may hold, none that is not durable, and
-    /// none that was written since older ones were given up.
+    /// Returns the longest possible window from `start` on. It is limited by the size of a window, by durable segments,
+    /// and by an administrator's abandon command, which does not cover segments written later.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let given_up = self.faults.borrow().gives_up_before();
         let given_up = given_up.filter(|before| start < *before);
@@ -125,7 +126,8 @@ impl Engine {
         }
     }
 
-    /// Takes a window's marks and data home; what home refuses is kept in the log.
+    /// Carries out a window's pending zeroes and discards, and writes its data to the data device. Appends fragments to
+    /// the log again that the data device fails to write.
     pub(super) async fn write_window(
         &self,
         ready: Ready,
@@ -184,7 +186,7 @@ impl Engine {
         })
     }
 
-    /// Does what a window's marks say.
+    /// Carries out a window's pending zeroes and discards.
     async fn carry_marks_home(
         &self,
         marks: Vec<(Range<u64>, Mark)>,
@@ -217,7 +219,7 @@ impl Engine {
         Ok(out)
     }
 
-    /// Writes a window's pieces home, and counts for the writers' pace what got there.
+    /// Writes a window's fragments to the data device, and counts the progress for the pacing of writers.
     async fn write_live_home(
         &self,
         window: &Range<SegmentSeq>,
@@ -237,11 +239,11 @@ impl Engine {
         home
     }
 
-    /// Home gave this error for a part of a window: what it refuses is kept in the log, if home answers
-    /// at all, so that the tail can pass it.
+    /// Handles an error of the data device for a part of a window. If the device works at all, appends the failed
+    /// fragments to the log again, so that the tail can pass them.
     ///
     /// # Errors
-    /// If it is better to try the whole window again.
+    /// If the whole window should be tried again.
     async fn keep_refused(
         &self,
         home: &Homeward,
@@ -258,7 +260,7 @@ impl Engine {
             return Err(error.clone().into());
         }
         if !answers {
-            // A device that does not even flush refuses nothing; it is away.
+            // A device that fails even a flush is not rejecting single writes: the device is gone.
             self.flush_data().await?;
         }
         if !self.can_keep(&home.refused, segments) {
@@ -287,8 +289,9 @@ impl Engine {
             .collect()
     }
 
-    /// The pieces of data that still count in these segments, or in as many of them, at least one, as take no longer
-    /// than a window may to write home: which that is, and in how many writes.
+    /// Collects the live fragments of these segments, in the order of the log. Stops before a segment that would make
+    /// the window exceed the allowed number of writes, but takes one segment at least. Returns the window, its
+    /// fragments and the approximate number of writes.
     async fn live_in_window(
         &self,
         most: Range<SegmentSeq>,
@@ -312,7 +315,7 @@ impl Engine {
         (window, pieces, writes.count())
     }
 
-    /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
+    /// Returns the live fragments of a segment: from its summary if that lists all of them, else from the map.
     async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
         if self.map.borrow().live_in(segment) == 0 {
             return Vec::new();
@@ -342,8 +345,8 @@ impl Engine {
             .collect()
     }
 
-    /// Notes in the log that the data of these pieces is lost, so that it stays known when their
-    /// segment is gone, and that home is never taken for it.
+    /// Appends a record to the log that the data of these fragments is lost. So the loss is still recorded after their
+    /// segment is freed, and the older data on the data device is never returned instead.
     fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
         let still: Vec<Range<u64>> = {
             let map = self.map.borrow();
@@ -358,11 +361,11 @@ impl Engine {
         Ok(self.keep_marks(RangeKind::Lost, &still)?)
     }
 
-    /// Does what a mark says, as far as it still counts. What is lost cannot come home: it is noted
-    /// anew at the head. A discard may be left undone: what it was for is of no use to anybody.
+    /// Carries out a pending range, as far as it is still valid. A lost range cannot be carried out: its record is
+    /// appended again at the head. A discard may be skipped, since the discarded data has no use.
     ///
     /// # Errors
-    /// The data device's, or that there is no room in the log.
+    /// The data device's, or that the log has no free space.
     async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), DeviceError> {
         if mark.kind == RangeKind::Lost {
             let still = self.still_marked(mark, range);

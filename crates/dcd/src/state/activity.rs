@@ -1,10 +1,10 @@
-//! Who is being served, and who waits.
+//! Requests under way, and tasks that wait.
 
 use std::time::Duration;
 
 use forebay_rt::Instant;
 
-/// What of room is wanted: bytes of data, and pieces or marks that they come in.
+/// Demand for free space: bytes of data, and the fragments or marks that they make.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Wanted {
     pub(crate) bytes: u64,
@@ -20,23 +20,23 @@ impl Wanted {
     }
 }
 
-/// Users' requests, and those who wait for destaging.
+/// Requests of clients, and tasks that wait for destaging.
 pub(crate) struct Activity {
     /// Requests under way.
     requests: u32,
-    /// When the last one ended.
+    /// Time when the last request ended.
     quiet_since: Instant,
-    /// Writers that wait for room, and what they want.
+    /// Writers that wait for free space, and their total demand.
     queued: u32,
     wanted: Wanted,
-    /// The first of these waits for the tail to move.
+    /// True if the first queued writer waits for the tail to move.
     starved: bool,
-    /// Those who wait for everything to be home.
+    /// Number of tasks that wait until the log is empty.
     draining: u32,
 }
 
 impl Activity {
-    /// Nobody asks for anything yet.
+    /// Creates the state of a volume without requests.
     pub(crate) fn new(now: Instant) -> Activity {
         Activity {
             requests: 0,
@@ -48,12 +48,12 @@ impl Activity {
         }
     }
 
-    /// A user's request begins.
+    /// Counts a client's request that begins.
     pub(crate) fn begin(&mut self) {
         self.requests += 1;
     }
 
-    /// A user's request ends; true if it was the last under way.
+    /// Counts a client's request that ends. Returns true if no other is under way.
     pub(crate) fn end(&mut self, now: Instant) -> bool {
         self.requests -= 1;
         if self.requests == 0 {
@@ -62,12 +62,12 @@ impl Activity {
         self.requests == 0
     }
 
-    /// True while a user's request is under way.
+    /// Returns true while a client's request is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.requests > 0
     }
 
-    /// How long no user's request has been under way.
+    /// Returns the time since the last client request ended; zero while a request is under way.
     pub(crate) fn idle(&self, now: Instant) -> Duration {
         match self.is_busy() {
             false => now.since(self.quiet_since),
@@ -75,13 +75,13 @@ impl Activity {
         }
     }
 
-    /// A writer begins to wait for room.
+    /// Adds a writer that waits for free space.
     pub(crate) fn queue(&mut self, wanted: Wanted) {
         self.queued += 1;
         self.wanted = self.wanted.plus(wanted);
     }
 
-    /// A writer waits no longer. It was the first, and whoever is the next has not looked yet.
+    /// Removes a writer from the queue. It was the first, and the next one has not checked the free space yet.
     pub(crate) fn leave_queue(&mut self, wanted: Wanted) {
         self.queued -= 1;
         self.wanted.bytes -= wanted.bytes;
@@ -89,37 +89,37 @@ impl Activity {
         self.starved = false;
     }
 
-    /// How many writers wait for room.
+    /// Returns the number of queued writers.
     pub(crate) fn queued(&self) -> u32 {
         self.queued
     }
 
-    /// What those want who wait for room: whoever comes now waits behind them, unless there is enough for all.
+    /// Returns the total demand of queued writers. A new writer queues behind them unless everything fits.
     pub(crate) fn wanted(&self) -> Wanted {
         self.wanted
     }
 
-    /// Whether the first writer in the queue waits for the tail to move.
+    /// Records whether the first queued writer waits for the tail to move.
     pub(crate) fn starve(&mut self, starved: bool) {
         self.starved = starved;
     }
 
-    /// Somebody begins to wait for everything to be home.
+    /// Adds a task that waits until the log is empty.
     pub(crate) fn begin_drain(&mut self) {
         self.draining += 1;
     }
 
-    /// Somebody waits for that no longer.
+    /// Removes a task that waited until the log is empty.
     pub(crate) fn end_drain(&mut self) {
         self.draining -= 1;
     }
 
-    /// True while somebody waits for everything to be home.
+    /// Returns true while a task waits until the log is empty.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining > 0
     }
 
-    /// True if somebody waits for destaging: for room in the log, or for everything to be home.
+    /// Returns true if a client waits for destaging: for free space in the log, or until the log is empty.
     pub(crate) fn presses(&self) -> bool {
         self.starved || self.is_draining()
     }

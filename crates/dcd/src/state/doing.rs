@@ -1,43 +1,43 @@
-//! What destaging is doing, for those who watch it.
+//! Current activity of destaging, for the status.
 
 use crate::stats::Destaging;
 
-/// What is being done now, and what of it the map does not know of yet.
+/// Current activity, and progress that the map does not contain yet.
 #[derive(Default)]
 pub(crate) struct Doing {
     what: Destaging,
-    /// Sectors of marks that are true at home already, and that the map keeps until that is durable.
+    /// Sectors of marks that were carried out, but stay in the map until this is durable.
     carried: u64,
 }
 
 impl Doing {
-    /// What is being done.
+    /// Returns the current activity.
     pub(crate) fn what(&self) -> Destaging {
         self.what
     }
 
-    /// This is what is being done from now on.
+    /// Sets the current activity.
     pub(crate) fn now(&mut self, what: Destaging) {
         self.what = what;
     }
 
-    /// A mark of so many sectors is true at home.
+    /// Counts the sectors of a mark that was carried out.
     pub(crate) fn carry(&mut self, sectors: u64) {
         self.carried += sectors;
     }
 
-    /// So many of them are so durably, and the map has forgotten them.
+    /// Subtracts sectors that are durable on the data device, since the map has forgotten them.
     pub(crate) fn settle(&mut self, sectors: u64) {
         self.carried = self.carried.saturating_sub(sectors);
     }
 
-    /// A burst ended. What it carried home and did not settle is done again by the next.
+    /// Ends a burst. The next burst repeats marks that this burst carried out but did not make durable.
     pub(crate) fn end(&mut self) {
         *self = Doing::default();
     }
 
-    /// How many of the sectors that the map has as marked are still to be carried home. Users may have
-    /// marked or overwritten some since, so it is near the truth, and right when nobody does.
+    /// Returns how many of the `marked` sectors of the map still have to be carried out. The result is an estimate
+    /// while clients mark or overwrite sectors, and exact otherwise.
     pub(crate) fn left_of(&self, marked: u64) -> u64 {
         marked.saturating_sub(self.carried)
     }
@@ -54,7 +54,7 @@ mod tests {
         doing.carry(30);
         doing.carry(20);
         assert_eq!((doing.left_of(100), doing.what()), (50, Destaging::Zeroing));
-        // The first window is settled: the map has forgotten what it marked.
+        // The first window is settled: the map has forgotten its marks.
         doing.settle(30);
         assert_eq!(doing.left_of(70), 50);
         doing.end();

@@ -1,4 +1,4 @@
-//! What the two devices fail to do, and what was said about it.
+//! Current faults of both devices, and an administrator's command about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use forebay_rt::Instant;
 use forebay_units::{RecordSeq, SegmentSeq};
 
-/// What goes on with one device: since when it fails, and with what.
+/// The fault of one device: its beginning and its last cause. Empty while the device works.
 #[derive(Default)]
 pub(crate) struct Trouble(Option<(Instant, Arc<str>)>);
 
 impl Trouble {
-    /// Notes a failure; the trouble began with the first since it was last over.
+    /// Records a failure. The fault begins with the first failure since the last [`Trouble::clear`].
     pub(crate) fn note(&mut self, now: Instant, cause: impl Into<Arc<str>>) {
         let since = self.0.as_ref().map_or(now, |(since, _)| *since);
         self.0 = Some((since, cause.into()));
     }
 
-    /// What failed works again.
+    /// Ends the fault, since the device works again.
     pub(crate) fn clear(&mut self) {
         self.0 = None;
     }
 
-    /// The last failure, while it lasts.
+    /// Returns the last failure of a fault that lasts.
     pub(crate) fn cause(&self) -> Option<Arc<str>> {
         self.0.as_ref().map(|(_, cause)| Arc::clone(cause))
     }
@@ -33,24 +33,24 @@ impl Trouble {
     }
 }
 
-/// What is wrong with the devices of a volume.
+/// Faults of the devices of a volume.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// The data device does not take what is to go home.
+    /// Failure of the data device to take destaged data.
     pub(crate) data: Trouble,
-    /// The log device does not give back what it holds, or cannot be marked.
+    /// Failure of the log device to return data, or to be marked.
     pub(crate) log: Trouble,
-    /// Bytes in the log that could not be read when it was tried last.
+    /// Bytes in the log that could not be read at the last attempt.
     pub(crate) unreadable: u64,
-    /// Discards up to this record were done out of ring order, because the data device was full.
+    /// Newest record whose discard was carried out before its position in the ring, because the data device was full.
     pub(crate) discarded_ahead: Option<RecordSeq>,
-    /// An administrator said that what cannot be read in the segments before this one is to be given up.
+    /// Limit of an administrator's abandon command: unreadable data in segments before this one is abandoned.
     give_up_before: Option<SegmentSeq>,
 }
 
 impl Faults {
-    /// When patience with the oldest trouble ends, and what that is. A volume that has been closing
-    /// since some time is no longer waited for either.
+    /// Returns when the patience with the oldest fault ends, and the cause of this fault. The time since the volume
+    /// began to close counts as a fault too.
     pub(crate) fn patience_ends(
         &self,
         patience: Duration,
@@ -66,37 +66,39 @@ impl Faults {
         ends.min_by_key(|(at, _)| *at)
     }
 
-    /// What cannot be read in the segments before this one is to be given up once it was tried again.
+    /// Records the command to abandon unreadable data in the segments before this one. The data is tried once more
+    /// first.
     pub(crate) fn give_up(&mut self, before: SegmentSeq) {
         self.give_up_before = Some(before);
     }
 
-    /// True if what cannot be read is to be given up.
+    /// Returns true if unreadable data is to be abandoned.
     pub(crate) fn gives_up(&self) -> bool {
         self.give_up_before.is_some()
     }
 
-    /// Before which segment what cannot be read is to be given up, if it is: what was written since nobody
-    /// has given up.
+    /// Returns the limit of an abandon command. Unreadable data in segments before it may be declared lost; later
+    /// segments are not covered.
     pub(crate) fn gives_up_before(&self) -> Option<SegmentSeq> {
         self.give_up_before
     }
 
-    /// True if segments from `tail` on are to be read first, and what cannot be read of them given up.
+    /// Returns true if the abandon command covers the segment at `tail`. Such segments are read first, and their
+    /// unreadable data is abandoned.
     pub(crate) fn gives_up_from(&self, tail: SegmentSeq) -> bool {
         self.give_up_before.is_some_and(|before| tail < before)
     }
 
-    /// Segments from `start` on are about to go home, and all of them was read or not. The word to give
-    /// up was for what was unreadable then: it ends where something could be read again, and with the
-    /// segments there were.
+    /// Records that segments from `start` on are about to be destaged, and whether all of them could be read. The
+    /// abandon command covers only data that was unreadable at that time. So the command ends when a window can be read
+    /// again, and behind its last segment.
     pub(crate) fn was_read(&mut self, start: SegmentSeq, all: bool) {
         if all || !self.gives_up_from(start) {
             self.give_up_before = None;
         }
     }
 
-    /// There is nothing left to give up.
+    /// Ends the abandon command: no unreadable data is left.
     pub(crate) fn all_is_read(&mut self) {
         self.give_up_before = None;
     }

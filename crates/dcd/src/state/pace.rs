@@ -1,16 +1,16 @@
-//! At which pace writers may go on when the log is nearly full: as fast as it is being emptied.
+//! Pacing: the rate at which writers may continue when the log is nearly full, which is the rate at which it is
+//! emptied.
 //!
-//! Room comes in lumps, a window at a time, and a window takes a slow disk seconds. Writers need not
-//! notice. Some room is kept in reserve; what of a window is home already counts as room to come; and
-//! what the writers may take flows evenly at the rate at which data goes home, which is an average over
-//! time.
+//! Space is freed one window at a time, and a slow disk takes seconds for a window. Writers should not notice this. So
+//! some free space is kept in reserve, and the destaged part of the current window counts as free already. The writers'
+//! allowance grows evenly at the rate at which data is destaged, averaged over time.
 //!
-//! Amounts are bytes of the log, with headers, summaries and padding: what a request takes of them is
+//! Amounts are bytes of the log, with headers, summaries and padding. The bytes of the log that a request takes are
 //! measured, too.
 //!
-//! What is measured of emptying is home writes a second. How many bytes of the log each of them empties is
-//! known of the window under way, and says nothing of the next: of what was overwritten in the log nothing is
-//! written home, and of what lies in a row there much at once.
+//! The measured rate is that of writes to the data device per second. The bytes of the log that each of them empties
+//! are known for the current window only, and do not predict the next: overwritten data needs no write at all, and one
+//! write covers many adjacent blocks.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -18,53 +18,53 @@ use std::time::Duration;
 use forebay_rt::Instant;
 use forebay_units::SegmentSeq;
 
-/// The time over which the rate of home writes is averaged.
+/// Time over which the rate of writes to the data device is averaged, in seconds.
 const AVERAGED: f64 = 5.0;
-/// What is assumed before anything went home: a slow disk's writes a second, and scattered lines.
+/// Assumptions before anything was destaged: a slow disk's writes per second, and scattered blocks.
 const WRITES_UNKNOWN: f64 = 240.0;
 const EMPTIED_UNKNOWN: f64 = 4200.0;
-/// For so long unused allowance is kept.
+/// Time for which unused allowance is kept, in seconds.
 const SAVED: f64 = 0.01;
-/// The longest that one request makes the next wait; a rate that is no longer true does not stop them.
+/// Longest wait that one request causes for the next, in seconds. So an outdated rate does not stop writers.
 const WAIT_MAX: f64 = 1.0;
-/// What may be let go at once, in bytes asked for, where that makes for fuller records. It is waited for later.
+/// Bytes that may be admitted together, in bytes requested, to make fuller records. The wait for them follows later.
 const BUNCH_BYTES: u64 = 32 << 10;
-/// The weight of what requests took of the last segment.
+/// Weight of the last segment in the average cost of requests.
 const LAST: f64 = 0.3;
 
-/// A window that is being written home.
+/// A window that is being written to the data device.
 #[derive(Clone, Copy)]
 struct Window {
-    /// Bytes of log, and pieces, that it had and that are not home yet.
+    /// Bytes of the log, and fragments, that the window still has to destage.
     bytes: f64,
     pieces: usize,
 }
 
-/// What is known of how fast the log is emptied and filled.
+/// Measured rates at which the log is emptied and filled.
 pub(crate) struct Pace {
-    /// Home writes a second; nothing if not yet known.
+    /// Writes to the data device per second; `None` if not yet known.
     writes: Option<f64>,
-    /// Bytes of the log that a home write empties, in the window under way or the last one.
+    /// Bytes of the log that one write to the data device empties, in the current window or the last one.
     emptied: f64,
-    /// How long that was measured, in seconds.
+    /// Duration of the measurement, in seconds.
     measured: f64,
-    /// Until when, and how long destaging had stood back for users by then.
+    /// Time of the last measurement, and `yielded` at that time.
     seen: (Instant, Duration),
-    /// How long destaging stood back for users, in all.
+    /// Total time that destaging yielded to clients.
     yielded: Duration,
-    /// Home writes since.
+    /// Writes to the data device since the last measurement.
     written: u32,
     window: Option<Window>,
-    /// Bytes of the log, and pieces, that are home and not free yet.
+    /// Bytes of the log, and fragments, that are on the data device but not free yet.
     homeward: (f64, usize),
-    /// What writers took beyond what had flowed in, when it was last looked at; no time since nobody was
-    /// paced.
+    /// Bytes that writers took beyond their allowance, and the time of this calculation. The time is `None` while
+    /// writers are not paced.
     debt: (f64, Option<Instant>),
-    /// Bytes that may still be asked for at once.
+    /// Bytes that may still be admitted together.
     bunch: u64,
-    /// Bytes of the log for each byte that is asked for.
+    /// Bytes of the log for each requested byte.
     cost: f64,
-    /// The head when that was last measured, and the bytes asked for since.
+    /// Head of the log when the cost was last measured, and the bytes requested since.
     head: SegmentSeq,
     asked: u64,
 }
@@ -88,40 +88,40 @@ impl Pace {
         }
     }
 
-    /// How fast the log is emptied, in its bytes a second; nothing if not yet known.
+    /// Returns the rate at which the log is emptied, in bytes of the log per second; `None` if not yet known.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.writes.map(|writes| writes * self.emptied)
     }
 
-    /// The same, or what is assumed.
+    /// Returns the measured or assumed rate at which the log is emptied.
     fn rate_assumed(&self) -> f64 {
         self.writes_assumed() * self.emptied
     }
 
-    /// Home writes a second lately, or what is assumed.
+    /// Returns the measured or assumed rate of writes to the data device, per second.
     pub(crate) fn writes_assumed(&self) -> f64 {
         self.writes.unwrap_or(WRITES_UNKNOWN)
     }
 
-    /// Bytes of the log and pieces of the map that are home already, and will be free.
+    /// Returns the bytes of the log, and fragments of the map, that are on the data device already and will be freed.
     pub(crate) fn homeward(&self) -> (f64, usize) {
         self.homeward
     }
 
-    /// A burst of destaging begins: what time went by before does not count.
+    /// Begins a burst of destaging. The time before it is not measured.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.seen = (now, self.yielded);
         self.written = 0;
         self.end();
     }
 
-    /// It ended, or broke off: nothing more of it will be free.
+    /// Ends a burst, which may be incomplete. No more of its data will be freed.
     pub(crate) fn end(&mut self) {
         self.homeward = (0.0, 0);
         self.window = None;
     }
 
-    /// A window of so many bytes of log and live pieces begins to go home, in about so many writes.
+    /// Begins to destage a window of `bytes` bytes of the log with `pieces` live fragments, in about `writes` writes.
     pub(crate) fn begin_window(&mut self, bytes: u64, pieces: usize, writes: u64) {
         let bytes = bytes as f64;
         self.window = Some(Window { bytes, pieces });
@@ -130,12 +130,12 @@ impl Pace {
         }
     }
 
-    /// Destaging has stood back for users for so long.
+    /// Counts time that destaging yielded to clients.
     pub(crate) fn stood_back(&mut self, span: Duration) {
         self.yielded += span;
     }
 
-    /// A home write is done. With it, so many more pieces of the window are home.
+    /// Counts a completed write to the data device, which destaged `pieces` more fragments of the window.
     pub(crate) fn wrote_home(&mut self, pieces: usize, now: Instant) {
         if self.window.is_some() {
             self.went_home(pieces);
@@ -144,7 +144,7 @@ impl Pace {
         }
     }
 
-    /// So many more pieces of the window are home.
+    /// Counts `pieces` more destaged fragments of the window.
     pub(crate) fn went_home(&mut self, pieces: usize) {
         let Some(window) = self.window else {
             return;
@@ -163,22 +163,22 @@ impl Pace {
         self.homeward = (all + bytes, count + pieces);
     }
 
-    /// All of the window is home that will be.
+    /// Ends the window: its remaining fragments need no write.
     pub(crate) fn end_window(&mut self) {
         let left = self.window.map_or(0, |window| window.pieces);
         self.went_home(left);
         self.window = None;
     }
 
-    /// A window of so many bytes and pieces is free.
+    /// Counts a window of `bytes` bytes of the log and `pieces` fragments as free.
     pub(crate) fn freed(&mut self, bytes: u64, pieces: usize) {
         let (all, count) = self.homeward;
         let left = (all - bytes as f64).max(0.0);
         self.homeward = (left, count.saturating_sub(pieces));
     }
 
-    /// Averages over time; at first over all there was. What users were let go first for does not
-    /// count, or writers would be held up to a rate that nothing but they themselves had lowered.
+    /// Averages the rate over time, at first over the whole time so far. Time that destaging yielded to clients is
+    /// excluded, since otherwise writers would be held to a rate that they had lowered themselves.
     fn measure(&mut self, now: Instant) {
         let (then, before) = self.seen;
         let stood_back = self.yielded.saturating_sub(before);
@@ -194,7 +194,7 @@ impl Pace {
         self.writes = Some(old + span / measured * (rate - old));
     }
 
-    /// How long a request has to wait that may go at `multiple` of the rate of emptying.
+    /// Returns how long a request must wait that may proceed at `multiple` of the emptying rate.
     pub(crate) fn wait(&mut self, multiple: f64, now: Instant) -> Duration {
         let rate = multiple * self.rate_assumed();
         let (debt, then) = self.debt;
@@ -204,28 +204,30 @@ impl Pace {
         Duration::from_secs_f64((debt / rate).max(0.0))
     }
 
-    /// Those who wait go together: some more of them may go now that the first may.
+    /// Begins a bunch: now that the first queued writer is admitted, some more of them are admitted with it.
     pub(crate) fn begin_bunch(&mut self) {
         self.bunch = BUNCH_BYTES;
     }
 
-    /// True if who comes next goes with those before.
+    /// Returns true if the next writer is admitted together with those before it.
     pub(crate) fn in_bunch(&self) -> bool {
         self.bunch > 0
     }
 
-    /// Nobody is paced now, so nothing of what was taken is waited for later.
+    /// Clears the debt, since writers are not paced now.
     pub(crate) fn forgive(&mut self) {
         self.debt = (0.0, None);
     }
 
-    /// A request takes so many bytes, headers included as far as it can know; the log's head is there.
+    /// Charges a request of `bytes` bytes, which include headers as far as the caller can estimate them. `head` is the
+    /// present head of the log.
     pub(crate) fn take(&mut self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
         let moved = head.since(self.head) * u64::from(segment_bytes);
         if moved > 0 {
             let asked = std::mem::replace(&mut self.asked, 0);
             self.head = head;
-            // What nobody asked for, what home refuses for instance, is no request's cost.
+            // Space that no request took, for instance for data the data device failed to write, is not part of the
+            // cost.
             if asked > 0 {
                 let cost = moved as f64 / asked as f64;
                 self.cost = self.cost * (1.0 - LAST) + LAST * cost;
@@ -237,14 +239,14 @@ impl Pace {
         self.debt = (debt + bytes as f64 * self.cost, then);
     }
 
-    /// What is left of the newest segment, roughly, as a share of it.
+    /// Returns the approximate free share of the newest segment.
     pub(crate) fn left_of_newest(&self, segment_bytes: u32) -> f64 {
         let taken = self.asked as f64 * self.cost;
         (1.0 - taken / f64::from(segment_bytes)).clamp(0.0, 1.0)
     }
 }
 
-/// Bytes of log from one segment to another.
+/// Returns the bytes of the log that these segments take.
 pub(crate) fn bytes_of(window: &Range<SegmentSeq>, segment_bytes: u32) -> u64 {
     window.end.since(window.start) * u64::from(segment_bytes)
 }

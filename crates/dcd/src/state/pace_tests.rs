@@ -11,7 +11,7 @@ fn near(value: f64, wanted: f64) {
     assert!(off <= wanted.abs() * 1e-6, "{value} instead of {wanted}");
 }
 
-/// A burst that began at 0 has taken windows of a piece of so many bytes home, by these times.
+/// Returns the pace of a burst that began at 0 and destaged windows of one fragment, given by bytes and end time.
 fn emptied(windows: &[(u64, f64)]) -> Pace {
     let mut pace = Pace::new(SegmentSeq(0));
     pace.begin(at(0.0));
@@ -30,7 +30,7 @@ fn empty(pace: &mut Pace, bytes: u64, by: f64) {
 #[test]
 fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_seconds() {
     assert_eq!(Pace::new(SegmentSeq(0)).rate(), None);
-    // One in a second, then three in three: four in four.
+    // One write in one second, then three in three: four in four.
     near(emptied(&[(1_000_000, 1.0)]).rate().unwrap(), 1e6);
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     pace.begin_window(3_000_000, 3, 3);
@@ -41,7 +41,7 @@ fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_s
     // Then three seconds for one: five in seven, not the mean of the two rates.
     let mut pace = emptied(&[(1, 1.0), (1, 1.5), (1, 2.0), (1, 2.0), (1, 4.0)]);
     near(pace.writes_assumed(), 5.0 / 4.0);
-    // However long it was fast before, in a few seconds it is as slow as it is.
+    // However long the device was fast, a few seconds are enough to measure that it is slow now.
     (1..=400).for_each(|n| empty(&mut pace, 1_000_000, 4.0 + f64::from(n) / 4.0));
     near((pace.writes_assumed() * 100.0).round(), 400.0);
     empty(&mut pace, 1_000_000, 105.0);
@@ -60,14 +60,14 @@ fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_s
 
 #[test]
 fn how_much_a_home_write_empties_is_that_of_the_window_under_way() {
-    // What had been overwritten went with a few writes.
+    // Overwritten data took few writes.
     let mut pace = emptied(&[(8_000_000, 1.0), (8_000_000, 2.0)]);
     near(pace.rate().unwrap(), 8e6);
-    // What comes now takes one for each piece.
+    // The next data takes one write for each fragment.
     pace.begin_window(8_000_000, 2_000, 2_000);
     near(pace.rate().unwrap(), 4e3);
     pace.end_window();
-    // A window of nothing says nothing.
+    // An empty window does not change the rate.
     pace.begin_window(8_000_000, 0, 0);
     pace.end_window();
     near(pace.rate().unwrap(), 4e3);
@@ -79,7 +79,7 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
     pace.stood_back(Duration::from_secs(100));
     pace.begin(at(200.0));
     pace.begin_window(2_000_000, 2, 2);
-    // Ten seconds, of which it stood back for eight.
+    // Ten seconds, of which destaging yielded for eight.
     pace.stood_back(Duration::from_secs(8));
     pace.wrote_home(1, at(205.0));
     pace.wrote_home(1, at(210.0));
@@ -90,7 +90,7 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
     pace.begin(at(900.0));
     empty(&mut pace, 1_000_000, 901.0);
     near(pace.rate().unwrap(), 1e6);
-    // If it did nothing but stand back, nothing is known of the rate.
+    // If destaging only yielded, its rate stays as it was.
     pace.stood_back(Duration::from_secs(4));
     empty(&mut pace, 1_000_000, 905.0);
     near(pace.rate().unwrap(), 1e6);
@@ -103,15 +103,15 @@ fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
     pace.begin_window(1_000, 4, 4);
     pace.wrote_home(1, at(1.0));
     assert_eq!(pace.homeward(), (250.0, 1));
-    // What is no longer live when it ends went home, too, as far as room is concerned.
+    // Fragments that are no longer live when the window ends count as destaged: their space becomes free, too.
     pace.end_window();
     assert_eq!(pace.homeward(), (1_000.0, 4));
-    // The next is written while the one before is given up.
+    // The next window is written while the one before is committed.
     pace.begin_window(600, 3, 1);
     pace.wrote_home(2, at(3.0));
     pace.freed(1_000, 4);
     assert_eq!(pace.homeward(), (400.0, 2));
-    // More pieces than there are make no more room than there is.
+    // More fragments than the window has do not free more space than it has.
     pace.went_home(9);
     assert_eq!(pace.homeward(), (600.0, 3));
     pace.end();
@@ -136,7 +136,7 @@ fn what_was_taken_is_waited_for_at_the_rate_of_emptying_and_at_its_multiple() {
     let head = SegmentSeq(0);
     assert_eq!(pace.wait(1.0, at(2.0)), Duration::ZERO);
     pace.take(500_000, head, SEGMENT);
-    // A hundredth of a second's worth was saved.
+    // The allowance of a hundredth of a second was saved.
     near(pace.wait(1.0, at(2.0)).as_secs_f64(), 0.49);
     near(pace.wait(2.0, at(2.0)).as_secs_f64(), 0.245);
     near(pace.wait(1.0, at(2.2)).as_secs_f64(), 0.29);
@@ -147,7 +147,7 @@ fn what_was_taken_is_waited_for_at_the_rate_of_emptying_and_at_its_multiple() {
 #[test]
 fn requests_that_are_let_go_one_by_one_go_at_the_rate_and_idle_time_is_not_saved_up() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
-    // A minute of nothing is no more allowance than a hundredth of a second.
+    // A minute without requests saves no more allowance than a hundredth of a second does.
     let (began, mut now, mut taken) = (60.0, 60.0, 0);
     while now < began + 2.0 {
         let wait = pace.wait(1.0, at(now));
@@ -173,7 +173,7 @@ fn no_request_makes_the_next_wait_for_more_than_a_second() {
 #[test]
 fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
-    // Requests of which 64 KiB fill a segment: each takes 16 times what it asks for.
+    // 64 KiB of requests fill a segment: each takes 16 times its size.
     for segment in 0..60 {
         for _ in 0..16 {
             pace.take(4_096, SegmentSeq(segment), SEGMENT);
@@ -183,7 +183,7 @@ fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
     assert!(pace.left_of_newest(SEGMENT) < 1e-6);
     pace.take(4_096, SegmentSeq(60), SEGMENT);
     near(pace.left_of_newest(SEGMENT), 15.0 / 16.0);
-    // 64 KiB of the log, less what was saved.
+    // 64 KiB of the log, less the saved allowance.
     near(pace.wait(1.0, at(1e6)).as_secs_f64(), 0.065_536 - 0.01);
 }
 

@@ -1,4 +1,4 @@
-//! What went past the log to the data device, and whether it is durable there.
+//! Changes of the data device that bypassed the log, and their durability.
 
 use std::sync::Arc;
 
@@ -6,57 +6,57 @@ use forebay_device::DeviceError;
 
 /// Changes of the data device that have no copy in the log.
 ///
-/// They are counted and not flagged: what completes while a flush is under way needs another.
+/// They are counted instead of flagged: a change that completes during a flush needs another flush.
 #[derive(Default)]
 pub(crate) struct PastLog {
-    /// How many have completed that need a flush of the data device.
+    /// Number of completed changes that need a flush of the data device.
     completed: u64,
-    /// How many of them had one.
+    /// Number of these changes that are durable.
     durable: u64,
-    /// Why some of them may be lost. A flush that they needed failed, and a later one that succeeds does
-    /// not say that they are there; so nothing is acknowledged as durable after that.
+    /// Reason why some changes may be lost. A flush that they needed failed, and a later successful flush does not
+    /// prove that they are on the device. So no flush is acknowledged after that.
     lost: Option<Arc<str>>,
-    /// How many flushes of the data device failed.
+    /// Number of failed flushes of the data device.
     flushes_failed: u64,
-    /// How many were begun, and which of them was the last to succeed.
+    /// Number of flushes begun, and the number of the last successful one.
     flushes_begun: u64,
     flushed_newest: u64,
 }
 
 impl PastLog {
-    /// A change has completed that needs a flush.
+    /// Counts a completed change that needs a flush.
     pub(crate) fn note(&mut self) {
         self.completed += 1;
     }
 
-    /// True if something needs a flush.
+    /// Returns true if a completed change needs a flush.
     pub(crate) fn needs_flush(&self) -> bool {
         self.durable < self.completed
     }
 
-    /// How many flushes were begun.
+    /// Returns the number of flushes begun.
     pub(crate) fn flushes_begun(&self) -> u64 {
         self.flushes_begun
     }
 
-    /// True if one has succeeded that was begun after so many.
+    /// Returns true if a flush has succeeded that was begun after the first `begun` flushes.
     pub(crate) fn flushed_since(&self, begun: u64) -> bool {
         self.flushed_newest > begun
     }
 
-    /// A flush begins. Says what it covers.
+    /// Begins a flush. Returns the number of changes that it covers.
     pub(crate) fn begin_flush(&mut self) -> u64 {
         self.flushes_begun += 1;
         self.completed
     }
 
-    /// The flush that was begun last, when so many had completed, has succeeded.
+    /// Records that the flush begun last has succeeded. It covers the first `covered` changes.
     pub(crate) fn flushed(&mut self, covered: u64) {
         self.flushed_newest = self.flushes_begun;
         self.durable = self.durable.max(covered);
     }
 
-    /// A flush of the data device failed; true if something may be lost by that.
+    /// Records that a flush of the data device failed. Returns true if changes may be lost by this.
     pub(crate) fn flush_failed(&mut self, error: &DeviceError) -> bool {
         self.flushes_failed += 1;
         let lost = self.needs_flush();
@@ -67,13 +67,14 @@ impl PastLog {
         lost
     }
 
-    /// Why something may be lost, once that is so.
+    /// Returns why changes may be lost, once a flush failed that they needed.
     pub(crate) fn lost(&self) -> Option<Arc<str>> {
         self.lost.clone()
     }
 
-    /// How many flushes of the data device failed. One may lose all that was written and not flushed,
-    /// and not only what it was issued for: whoever writes before it and flushes after it has nothing.
+    /// Returns the number of failed flushes of the data device. A failed flush may lose all data that was written and
+    /// not flushed, not only the data of its caller. So a task that wrote before a failed flush cannot rely on a later
+    /// flush.
     pub(crate) fn flushes_failed(&self) -> u64 {
         self.flushes_failed
     }

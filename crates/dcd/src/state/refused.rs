@@ -1,4 +1,4 @@
-//! What home refuses: which data and zeroes are kept in the log instead, and when they are tried again.
+//! Data and zeroes that the data device fails to write: their copies in the log, and the time of the next attempt.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,38 +13,39 @@ use crate::map::Map;
 use crate::policy;
 use crate::ranges::Mark;
 
-/// How many ranges are named to users; the rest is counted.
+/// Maximum number of ranges in the status; the others are only counted.
 const NAMED: usize = 16;
 
-/// What home refused, and when it is tried again.
+/// Data that the data device failed to write, and the time of the next attempt.
 #[derive(Default)]
 pub(crate) struct Refused {
-    /// The copies that were appended anew. Not their lines: another piece of the same line may lie in
-    /// another segment, and go home.
+    /// Copies that were appended again. The address is needed, since another fragment of the same block may lie in
+    /// another segment and be destaged.
     copies: BTreeSet<(Line, Addr)>,
-    /// Records by which zeroes were noted anew.
+    /// Records by which zeroes were appended again.
     marks: BTreeSet<RecordSeq>,
-    /// The last error.
+    /// Last error.
     cause: Option<Arc<str>>,
-    /// When all that is left is to be tried again, and how often it was in vain.
+    /// Time when all remaining data is tried again, and the number of failed attempts.
     again_at: Option<Instant>,
     failures: u32,
-    /// There was no room to keep what a window of many segments held of it: one is taken at a time.
+    /// True if the log had no free space to keep the rejected data of a window of many segments. Then windows of one
+    /// segment are taken.
     pub(crate) narrow: bool,
-    /// The last answer to whether this is all that is left, and what the map was like then.
+    /// Cached result of [`Refused::keeps_all`], and the state of the map for which it is valid.
     all: Option<((usize, u64, RecordSeq), bool)>,
-    /// Attempts begun, and the last of them that brought nothing home and left nothing untried.
+    /// Number of attempts begun, and the number of the last attempt that tried everything without success.
     begun: u64,
     in_vain: u64,
 }
 
 impl Refused {
-    /// True if it is time to try again.
+    /// Returns true if it is time to try again.
     pub(crate) fn due(&self, now: Instant) -> bool {
         !self.is_empty() && self.again_at.is_none_or(|at| at <= now)
     }
 
-    /// How long until then.
+    /// Returns the time until the next attempt.
     pub(crate) fn due_in(&self, now: Instant) -> Option<Duration> {
         let at = self.again_at.filter(|_| !self.is_empty())?;
         Some(at.since(now))
@@ -54,64 +55,64 @@ impl Refused {
         self.copies.is_empty() && self.marks.is_empty()
     }
 
-    /// An attempt to bring home what can be begins.
+    /// Begins an attempt to destage the data.
     pub(crate) fn begin(&mut self) {
         self.begun += 1;
     }
 
-    /// True if an attempt in vain was begun after so many others, or there is nothing to try.
+    /// Returns true if an attempt begun after the first `begun` attempts was unsuccessful, or no data is left to try.
     pub(crate) fn tried_since(&self, begun: u64) -> bool {
         self.is_empty() || self.in_vain > begun
     }
 
-    /// It is to be tried again now. Gives how many attempts were begun before.
+    /// Requests an attempt now. Returns the number of attempts begun before.
     pub(crate) fn try_now(&mut self) -> u64 {
         self.again_at = None;
         self.failures = 0;
         self.begun
     }
 
-    /// Home refused something, with this error.
+    /// Records an error of the data device.
     pub(crate) fn note(&mut self, error: &DeviceError) {
         self.cause = Some(error.to_string().into());
     }
 
-    /// The last error, while anything is refused.
+    /// Returns the last error, while any data is rejected.
     pub(crate) fn cause(&self) -> Option<Arc<str>> {
         self.cause.clone().filter(|_| !self.is_empty())
     }
 
-    /// This copy went home.
+    /// Removes a copy that was destaged.
     pub(crate) fn went_home(&mut self, line: Line, addr: Addr) {
         if self.copies.remove(&(line, addr)) {
             self.all = None;
         }
     }
 
-    /// What lies here is appended anew.
+    /// Removes a copy that is being appended again elsewhere.
     pub(crate) fn moved(&mut self, line: Line, addr: Addr) {
         self.copies.remove(&(line, addr));
     }
 
-    /// This copy was appended anew, since home did not take it.
+    /// Adds a copy that was appended again, since the data device failed to write it.
     pub(crate) fn keep(&mut self, line: Line, addr: Addr) {
         self.copies.insert((line, addr));
     }
 
-    /// The lines of which something is refused, in ascending order.
+    /// Returns the blocks with rejected data, in ascending order.
     fn lines(&self) -> impl Iterator<Item = Line> {
         let mut before = None;
         let lines = self.copies.iter().map(|(line, _)| *line);
         lines.filter(move |line| before.replace(*line) != Some(*line))
     }
 
-    /// Zeroes that could not be made at home were noted anew in these records.
+    /// Adds records by which zeroes were appended again, since the data device failed to write them.
     pub(crate) fn keep_marks(&mut self, records: Vec<RecordSeq>) {
         self.marks.extend(records);
     }
 
-    /// True if what is not home is all refused or lost. `next_record` is the one that will be appended
-    /// next: the answer stays the same as long as it and the map do.
+    /// Returns true if all data in the log is either rejected or lost. `next_record` is the next record to be appended:
+    /// the answer stays valid as long as it and the map do not change.
     pub(crate) fn keeps_all(&mut self, map: &Map, next_record: RecordSeq) -> bool {
         let key = (map.len(), map.live_sectors(), next_record);
         match self.all {
@@ -138,8 +139,8 @@ impl Refused {
         self.copies.iter().filter(there).count() == map.len()
     }
 
-    /// After a burst, which made progress or did not, and left something untried or was complete:
-    /// forgets what is refused no longer, and says when the rest is tried again.
+    /// Reviews the state after a burst. `progress` tells if any data was destaged, `complete` if all data was tried.
+    /// Removes entries that are no longer rejected, and schedules the next attempt for the rest.
     pub(crate) fn review(&mut self, map: &Map, now: Instant, progress: bool, complete: bool) {
         let keeps = self.is_all(map);
         let there = |copy: &(Line, Addr)| map.piece_at(copy.0, copy.1).is_some();
@@ -168,7 +169,7 @@ impl Refused {
         }
     }
 
-    /// What home refuses: bytes in whole lines, and the first ranges of them (first byte, length).
+    /// Returns the number of rejected bytes, in whole blocks, and the first ranges of them (first byte, length).
     pub(crate) fn ranges(&self) -> (u64, Vec<(u64, u64)>) {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for line in self.lines() {

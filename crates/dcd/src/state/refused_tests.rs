@@ -18,12 +18,12 @@ fn map() -> Map {
     })
 }
 
-/// Where a line lies in the log.
+/// Returns the address of a block in the log.
 fn place(line: u64) -> Addr {
     Addr(SEGMENTS_AT / SECTOR_BYTES + line * LINE_SECTORS)
 }
 
-/// A whole line, at its place in the log.
+/// Inserts a whole block, at its address in the log.
 fn put(map: &mut Map, line: u64) {
     map.insert(Piece::new(Sector(line * LINE_SECTORS), 8, place(line), 0));
 }

@@ -1,73 +1,74 @@
-//! How far it is with what a failed log held, and with keeping the log from being believed later.
+//! Progress of the rescue from a failed log, and of preventing a later attach from using this log.
 
-/// How far it is with what a log held.
+/// Progress of the rescue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
     /// The log works.
     #[default]
     NotNeeded,
-    /// What only the log or its buffer holds is being taken home, or the log is being marked as given up.
+    /// The data that only the log or its buffer holds is being written to the data device, or the log is being marked
+    /// as abandoned.
     UnderWay,
-    /// All that was not lost is home, and no later attach will believe the log.
+    /// All data that is not lost is on the data device, and no later attach will use the log.
     Done,
 }
 
-/// What became of a log that failed.
+/// State of the rescue from a failed log.
 #[derive(Default)]
 pub(crate) struct Rescue {
     stage: Stage,
-    /// The log could not be told that what it holds no longer counts, and would be believed.
+    /// True if the log could not be marked as abandoned, so that a later attach would use it.
     stale_log: bool,
-    /// An administrator answers for it that the log is not attached again.
+    /// True if an administrator guarantees that the log is not attached again.
     forsaken: bool,
-    /// A witness, or an administrator, knows that the log was given up.
+    /// True if a failed-log record exists, or an administrator guarantees that the log is not attached again.
     witnessed: bool,
 }
 
 impl Rescue {
-    /// The log has failed.
+    /// Begins the rescue, since the log has failed.
     pub(crate) fn begin(&mut self) {
         self.stage = Stage::UnderWay;
     }
 
-    /// All is home, and the log is out of the game.
+    /// Ends the rescue: all data is on the data device, and no later attach will use the log.
     pub(crate) fn finish(&mut self) {
         self.stage = Stage::Done;
     }
 
-    /// True from the log's failure on, until nothing rests on it any more.
+    /// Returns true from the log's failure until no data depends on the log any more.
     pub(crate) fn is_under_way(&self) -> bool {
         self.stage == Stage::UnderWay
     }
 
-    /// True once nothing rests on the failed log any more.
+    /// Returns true once no data depends on the failed log any more.
     pub(crate) fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// It was tried to write to the log what a later attach must know of it.
+    /// Records the result of an attempt to mark the log as abandoned.
     pub(crate) fn marked(&mut self, succeeded: bool) {
         self.stale_log = !succeeded;
     }
 
-    /// True if the log would be believed by a later attach, and must not be.
+    /// Returns true if a later attach would use the log although it must not.
     pub(crate) fn has_stale_log(&self) -> bool {
         self.stale_log
     }
 
-    /// Whether an administrator answers for it that the log is not attached again.
+    /// Records whether an administrator guarantees that the log is not attached again.
     pub(crate) fn forsake(&mut self, forsaken: bool) {
         self.forsaken = forsaken;
     }
 
-    /// A witness was asked to remember that the log was given up, and did or did not. True if somebody
-    /// knows now, be it the administrator.
+    /// Records the result of storing a failed-log record. Returns true if the record exists, or if an administrator's
+    /// guarantee replaces it.
     pub(crate) fn asked_witness(&mut self, remembers: bool) -> bool {
         self.witnessed = remembers || self.forsaken;
         self.witnessed
     }
 
-    /// True if somebody knows that the log was given up.
+    /// Returns true if a failed-log record exists, or an administrator guarantees that the log is not attached again.
     pub(crate) fn is_witnessed(&self) -> bool {
         self.witnessed
     }

@@ -1,39 +1,38 @@
-//! How far the volume is on its way from being served to being closed.
+//! State of closing the volume.
 
 use forebay_rt::Instant;
 
-/// What still goes on.
+/// Background work that is still active.
 #[derive(Default)]
 pub(crate) struct Service {
-    /// Since when the volume is being closed.
+    /// Time when the volume began to close.
     closing: Option<Instant>,
-    /// Whatever goes home unasked stops.
+    /// True once background work must no longer write to the data device.
     stopping: bool,
-    /// Destaging may have home writes under way.
+    /// True if destaging may have writes to the data device under way.
     pub(crate) destaging: bool,
-    /// The rescue may have home writes under way.
+    /// True if the rescue may have writes to the data device under way.
     pub(crate) rescuing: bool,
 }
 
 impl Service {
-    /// The volume is to be closed. Requests that come from now on fail, and so do those that wait for
-    /// room.
+    /// Begins to close the volume. New requests fail from now on, and so do those that wait for free space.
     pub(crate) fn close(&mut self, now: Instant) {
         self.closing = Some(now);
     }
 
-    /// Since when the volume is being closed, if it is.
+    /// Returns the time when the volume began to close.
     pub(crate) fn closing(&self) -> Option<Instant> {
         self.closing
     }
 
-    /// What was acknowledged is durable, or cannot be made so. From now on nothing may go home any more
-    /// that users do not wait for.
+    /// Stops background work, once all acknowledged data is durable or cannot be made durable. From now on only
+    /// requests that clients wait for may write to the data device.
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// True once nothing may go home unasked.
+    /// Returns true once background work must no longer write to the data device.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping
     }

@@ -1,22 +1,22 @@
-//! How fast the two devices have been lately, and how much destaging may therefore have under way.
+//! Recent speed of both devices, which limits the requests that destaging has under way.
 //!
-//! A disk has one queue: a user's request waits behind what destaging has asked for. A fixed number
-//! of requests is nothing to a flash drive and a second to an old disk, so the bound is a time: what
-//! is under way must be done within the policy's patience.
+//! A disk has one queue: a client's request waits behind the requests of destaging. A fixed number of requests takes no
+//! noticeable time on a flash drive and a second on an old disk. So the limit is a time: requests under way must be
+//! completed within the policy's patience.
 
 use std::time::Duration;
 
-/// What is assumed before anything was seen: the slow end of what there is.
+/// Assumptions before the first measurement: the slow end of existing devices.
 const LOG_BYTES_A_SECOND: f64 = 16e6;
 const HOME_WRITE: f64 = 0.004;
-/// The weight of what was seen last.
+/// Weight of the last measurement.
 const LAST: f64 = 0.2;
 
-/// What was seen of the devices.
+/// Measured speed of the devices.
 pub(crate) struct Speed {
-    /// Of large reads of the log, in bytes a second.
+    /// Rate of large reads of the log, in bytes per second.
     log_rate: f64,
-    /// Between two completed home writes, in seconds.
+    /// Time between two completed writes to the data device, in seconds.
     home_write: f64,
 }
 
@@ -28,27 +28,26 @@ impl Speed {
         }
     }
 
-    /// Notes that a read of the log took `span`, while `depth` reads as long as it, `bytes`, were
-    /// under way.
+    /// Records that a read of the log took `span`, while `depth` reads of `bytes` bytes each were under way.
     pub(crate) fn note_log_read(&mut self, bytes: u64, depth: usize, span: Duration) {
         let rate = bytes as f64 * depth as f64 / span.as_secs_f64().max(1e-6);
         self.log_rate = mix(self.log_rate, rate);
     }
 
-    /// Notes that a home write took `span`, while `depth` were under way.
+    /// Records that a write to the data device took `span`, while `depth` writes were under way.
     pub(crate) fn note_home_write(&mut self, depth: usize, span: Duration) {
         let each = span.as_secs_f64() / depth.max(1) as f64;
         self.home_write = mix(self.home_write, each);
     }
 
-    /// Bytes of the log that are read within `patience`; all there are if there is no bound.
+    /// Returns the bytes of the log that can be read within `patience`; `u64::MAX` without a bound.
     pub(crate) fn log_bytes(&self, patience: Option<Duration>) -> u64 {
         patience.map_or(u64::MAX, |patience| {
             (self.log_rate * patience.as_secs_f64()) as u64
         })
     }
 
-    /// Home writes that are done within `patience`, at least one.
+    /// Returns the number of writes to the data device that can be completed within `patience`, at least one.
     pub(crate) fn home_writes(&self, patience: Option<Duration>) -> usize {
         patience.map_or(usize::MAX, |patience| {
             let writes = patience.as_secs_f64() / self.home_write.max(1e-6);
@@ -72,7 +71,7 @@ mod tests {
             speed.note_log_read(128 << 10, 2, Duration::from_millis(32));
             speed.note_home_write(4, Duration::from_millis(40));
         }
-        // 8.2 MB a second, and a write each 10 ms.
+        // 8.2 MB per second, and one write per 10 ms.
         assert_eq!(speed.log_bytes(patience) >> 10, 160);
         assert_eq!(speed.home_writes(patience), 2);
         for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Attaching: what is taken up, what is refused and why, and that nothing was touched by it.
+//! Attaching: recovered volumes, rejected volumes with their reasons, and that a rejection changes neither device.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
 const B_AT: usize = 512 << 10;
 
-/// A volume with something in its log that is not home.
+/// Returns a volume with data in its log that was not destaged.
 fn dirty() -> Images {
     let world = Images::fresh(DATA_BYTES).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -33,7 +33,7 @@ fn dirty() -> Images {
     world.after_cut(Coin::Drop)
 }
 
-/// A volume that was used and drained.
+/// Returns a volume that was used and drained.
 fn clean() -> Images {
     let world = Images::fresh(DATA_BYTES).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -50,7 +50,7 @@ fn attach(images: &Images, options: AttachOptions) -> Result<AttachReport, Attac
     attached.map(|(_, report)| report)
 }
 
-/// The refusal, having made sure that it touched neither device.
+/// Returns the error of a rejected attach, and asserts that the attach changed neither device.
 fn refused(images: &Images) -> AttachError {
     let world = images.world(2, None);
     let attached = world.attach(AttachOptions::default()).expect("no cut");
@@ -90,7 +90,7 @@ fn check(images: &Images, with_data: bool) -> Result<CheckReport, InspectError> 
     Ok(report)
 }
 
-/// Changes a superblock's copy and makes its checksum right again.
+/// Changes a superblock's copy and corrects its checksum.
 fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut Superblock)) {
     let mut superblock = Superblock::decode(&log[at..at + 4096]).expect("a superblock");
     change(&mut superblock);
@@ -137,8 +137,8 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
     ));
 }
 
-/// Found by review: a volume made on one kind of device was refused on the other for good, with all
-/// that its log held.
+/// Found by review: a volume created on one kind of device was rejected on the other for good, with all data in its
+/// log.
 #[test]
 fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
     let clock = || Rc::new(VirtualTime::new());
@@ -166,8 +166,8 @@ fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
     assert!(world.data.now() == seen);
 }
 
-/// Found by review: what was on the data device before, in a cache of the disk's or the system's, was
-/// not flushed by any flush of a volume that never wrote there itself.
+/// Found by review: a volume that never wrote to the data device itself did not flush the device. So earlier writes
+/// stayed in a cache of the disk or of the system.
 #[test]
 fn a_flush_covers_what_was_written_to_the_data_device_before_the_volume_was_attached() {
     let world = Images::fresh(DATA_BYTES).world(1, None);
@@ -208,7 +208,7 @@ fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() 
             check(&changed, false).expect("a log").verdict,
             CheckVerdict::Dirty
         );
-        // Once accepted, it is what the log knows.
+        // Once the change is accepted, the log records the new content.
         let world = changed.world(2, None);
         world.with_volume(accepting(), |volume| async move {
             volume.close().await.unwrap()
@@ -498,14 +498,14 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
     assert_eq!(create(ram(LOG_BYTES), ByteLen::kib(128)).expect("made"), 32);
 }
 
-/// Found by the simulator (seed 120), where a process is killed and the power goes in the next attach.
+/// Found by the simulator (seed 120), which kills a process and cuts the power in the next attach.
 #[test]
 fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one_it_was() {
     let images = Images::fresh(DATA_BYTES);
     let world = images.world(1, None);
     let (rt, home) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        // Data gets home, and is never flushed there.
+        // Data reaches the data device, but is never flushed there.
         home.fail(|op, _| op == Op::Flush);
         write(&volume, 1, 0, LINE).await;
         checked(&volume).flush().await.expect("in the log");
@@ -528,7 +528,7 @@ fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one
     assert!(attached.is_ok(), "{:?}", attached.err());
 }
 
-/// The process dies, the disks go on, and of what is under way nothing comes to them.
+/// The process dies and the disks go on, but requests under way do not reach them.
 #[test]
 fn what_was_handed_over_outlives_the_process_and_what_was_not_may_not() {
     for (acknowledge, kept) in [(Acknowledge::Handover, true), (Acknowledge::Flush, false)] {

@@ -1,8 +1,8 @@
-//! Damage to the log: flipped bytes, blocks gone, garbled or in each other's place.
+//! Damage to the log: flipped bytes, and blocks that are missing, garbled or swapped.
 //!
-//! Whatever it is: right data, an error on the sectors it hit, or a refusal that says why. Never
-//! wrong data, never a panic; nothing wrong comes home; and what is lost stays lost until it is
-//! written again.
+//! For any damage, the volume must return the right data, or fail the affected sectors with an error, or reject the
+//! attach with a reason. It must never return wrong data, panic, or destage damaged data. Lost data must stay lost
+//! until it is written again.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -29,23 +29,24 @@ const SUPERBLOCK_B_AT: usize = 512 << 10;
 const SEGMENTS_AT: usize = 1 << 20;
 const SEGMENT: usize = 128 << 10;
 
-/// A log with something in it, and what it must give back.
+/// A log with data, and the history that it must return.
 struct Case {
     images: Images,
     history: History,
-    /// All of it is flushed and noted in the superblock: then nothing may go missing unsaid.
+    /// True if all data is flushed, and the flush is recorded in the superblock. Then no data may be missing without an
+    /// error.
     quiet: bool,
 }
 
-/// A run that ends quietly after a flush, or is cut in the middle of something. (That the flush is
-/// noted within half a second of quiet was found not to be so by flipping the last header.)
+/// Returns a run that ends quietly after a flush, or is cut while requests are under way. (Flipping the last header
+/// showed that an earlier version did not record the flush within half a second of quiet.)
 fn case(quiet: bool) -> Case {
     let images = Images::fresh(DATA_BYTES);
     let world = images.world(5, None);
     let history: Shared = Rc::new(RefCell::new(History::whole(images.data, 1)));
     let (rt, noted, rng) = (world.rt.clone(), Rc::clone(&history), Rng::new(17));
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        // More than a segment, so that there is a summary, but not so long a pause that it destages.
+        // More than a segment, so that the log has a summary. The pauses are too short for destaging.
         let mut actions: Vec<Action> = (0..60)
             .map(|_| match random_action(&rng, &WHOLE, 24 << 10) {
                 Action::Pause(_) => Action::Pause(Duration::from_millis(60)),
@@ -79,7 +80,7 @@ fn case(quiet: bool) -> Case {
     }
 }
 
-/// What is done to a log.
+/// Damage done to a log.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip {
@@ -89,7 +90,7 @@ enum Harm {
     Zero(usize),
     Garble(usize),
     Swap(usize, usize),
-    /// A block lies where another belongs.
+    /// Puts a block where another belongs.
     Copy {
         from: usize,
         to: usize,
@@ -112,7 +113,7 @@ impl Harm {
     }
 }
 
-/// What a harmed log came to.
+/// Result of attaching a damaged log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Right,
@@ -120,7 +121,7 @@ enum Outcome {
     Refused,
 }
 
-/// Reads line by line, and where that fails sector by sector.
+/// Reads block by block, and sector by sector where a block fails.
 async fn read_what_can_be(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
     let device = checked(volume);
     let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
@@ -148,8 +149,8 @@ impl Case {
     fn judge(&self, seen: &[u8], unreadable: &[bool], what: &str) {
         let mut history = self.history.clone();
         if !self.quiet {
-            // What was flushed last of all is known to have been so from nothing written after it: if
-            // that rots, it looks like a torn tail.
+            // No later record proves that the very last flush succeeded. If its record rots, the record looks like a
+            // torn tail.
             history.forget_durability();
         }
         if let Err(wrong) = history.prefixes(seen, &|sector| unreadable[sector as usize]) {
@@ -157,7 +158,7 @@ impl Case {
         }
     }
 
-    /// Attaches to the harmed log, reads everything, drains, attaches again.
+    /// Attaches the damaged log, reads all data, drains, and attaches again.
     fn try_out(&self, harm: &[Harm]) -> Outcome {
         let mut images = self.images.clone();
         harm.iter().for_each(|harm| harm.apply(&mut images.log));
@@ -193,7 +194,7 @@ impl Case {
         Outcome::Errors
     }
 
-    /// A refusal is for good reason, changes nothing, and can be overruled.
+    /// Asserts that a rejection has a good reason, changes nothing, and can be overruled.
     fn accept_loss(&self, before: &Images, refused: &AttachError) {
         assert!(refused.to_string().len() > 20, "{refused}");
         if !matches!(
@@ -217,7 +218,7 @@ impl Case {
             .expect("some earlier state");
     }
 
-    /// What was lost is still lost after another attach, and well again once rewritten.
+    /// Asserts that lost data is still lost after another attach, and readable once rewritten.
     fn stays_lost(&self, images: &Images, lost: &[bool]) {
         let world = images.world(7, None);
         let lost = lost.to_vec();
@@ -243,7 +244,7 @@ impl Case {
         });
     }
 
-    /// Tries every harm out, on two threads; how many came to what.
+    /// Tries every damage, on two threads. Returns the number of each outcome.
     fn try_all(&self, harms: &[Vec<Harm>]) -> [usize; 3] {
         let (next, counts) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; 3]);
         std::thread::scope(|threads| {
@@ -261,7 +262,7 @@ impl Case {
         counts.map(AtomicUsize::into_inner)
     }
 
-    /// Where the structures of this log begin: record headers and blocks of summaries, and payload
+    /// Returns the positions of structures in this log (record headers and blocks of summaries), and those of payload
     /// blocks.
     fn blocks(&self) -> (Vec<usize>, Vec<usize>) {
         let blocks = (SEGMENTS_AT..self.images.log.len())
@@ -296,7 +297,7 @@ impl Case {
     }
 }
 
-/// Flips in a block: every byte of its fields, a sample of the rest.
+/// Returns flips in a block: of every byte of its fields, and of a sample of the rest.
 fn flips(at: usize, rng: &Rng, dense: usize, sample: usize) -> Vec<Vec<Harm>> {
     let flip = |at| {
         let with = 1 << rng.below(8);
@@ -372,8 +373,8 @@ fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
     assert!(right > 100 && errors > 100);
 }
 
-/// The power goes behind two flushed writes and `then`, and one block of the second has rotted. An attach must recover
-/// both records, so that a read tells of the damage, or be refused.
+/// The power fails after two flushed writes and `then`, and one block of the second write has rotted. An attach must
+/// recover both records, so that a read reports the damage, or be rejected.
 fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
     then: impl FnOnce(Volume, Rt) -> F + 'static,
 ) {
@@ -404,7 +405,7 @@ fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
     }
 }
 
-/// Found by a hostile review.
+/// Found by an adversarial review.
 #[test]
 fn a_flush_is_noted_though_the_volume_is_read_without_a_pause() {
     rot_in_the_last_flush_is_no_torn_end_after(|volume, rt| async move {
@@ -430,7 +431,7 @@ fn a_flush_is_noted_though_the_volume_is_written_without_a_pause_or_a_flush() {
     });
 }
 
-/// Reads hold up destaging that has begun, and a flush comes meanwhile.
+/// Reads delay destaging that has begun, and a flush comes meanwhile.
 #[test]
 fn a_flush_is_noted_though_reads_hold_up_destaging() {
     let world = Images::fresh(4 << 20).world(1, None);
@@ -466,8 +467,9 @@ fn a_flush_is_noted_though_reads_hold_up_destaging() {
     });
 }
 
-/// Found by a hostile review: half a MiB, one flush, one small write and its flush; the power goes, and one block of the log has
-/// rotted. The only header that says that what lies there was durable stands in the middle of a later segment.
+/// Found by an adversarial review: half a MiB with one flush, one small write and its flush, then a power cut, and one
+/// block of the log has rotted. The only header that proves the durability of this data is in the middle of a later
+/// segment.
 #[test]
 fn what_was_flushed_is_not_dropped_because_of_one_rotten_block_before_it() {
     let world = Images::fresh(4 << 20).world(1, None);

@@ -1,4 +1,4 @@
-//! What becomes at home of ranges that are given up, and that nobody waits for long meanwhile.
+//! Zeroes and discards on the data device: their effect, and that no client waits for them long.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -15,15 +15,15 @@ use forebay_units::ByteLen;
 
 const LINE: u64 = 4096;
 const MIB: u64 = 1 << 20;
-/// The longest range that may be changed at home in one request.
+/// Longest range that may be changed on the data device in one request.
 const CHANGE_MAX: u64 = 64 * MIB;
 
-/// A disk that notes what it has to zero and discard.
+/// A disk that records the ranges it has to zero and discard.
 struct Home {
     ram: RamDevice,
     discards: bool,
     asked: RefCell<Vec<(&'static str, Range<u64>)>>,
-    /// Writes fail, and so does everything else that changes it.
+    /// True if writes and all other changes fail.
     broken: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Home {
         done
     }
 
-    /// What was asked, but for writes.
+    /// Returns the recorded requests except writes.
     fn taken(&self) -> Vec<(&'static str, Range<u64>)> {
         let asked = self.asked.take();
         asked
@@ -84,7 +84,7 @@ impl Device for Home {
         self.ram.flush()
     }
 
-    /// Changes nothing, as a disk may.
+    /// Changes nothing, which is allowed for a disk.
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         self.change("discard", range, self.ram.flush())
     }
@@ -147,7 +147,7 @@ async fn write(volume: &Volume, at: u64, byte: u8, len: u64) {
         .unwrap();
 }
 
-/// Turns that others get on the executor until `work` is done.
+/// Counts the turns of another task on the executor until `work` is done.
 async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 {
     let (done, turns) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let other = rt.spawn({
@@ -165,7 +165,7 @@ async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 
     turns.get()
 }
 
-/// Zeroes that a filesystem's discards became were written to the data device, and took room there.
+/// Zeroes that a filesystem's discards became were written to the data device, and took space there.
 #[test]
 fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
     run(async |rt| {
@@ -186,7 +186,7 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
                 .unwrap();
             volume.flush().await.unwrap();
             if crash {
-                // Nothing of the old volume goes on.
+                // Background work of the old volume must not continue.
                 disks.home.broken.set(true);
                 drop(volume);
                 volume = disks.attach().await;
@@ -203,8 +203,8 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
     });
 }
 
-/// Discarded ranges were reported as zeroes, and read as such, until they were home; then they read
-/// as what the disk had left there.
+/// Discarded ranges were reported as zeroes, and read as zeroes, until the discard was carried out. Then reads returned
+/// the content that the disk had left there.
 #[test]
 fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
     run(async |rt| {
@@ -241,15 +241,15 @@ fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() 
     });
 }
 
-/// A 4 GiB discard over a large map held up all other clients, and its way home the lock of 4 GiB.
+/// A 4 GiB discard over a large map delayed all other clients, and carrying it out held the lock of 4 GiB.
 #[test]
 fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_turns() {
     const LEN: u64 = 4 << 30;
     run(async |rt| {
         let disks = Disks::new(rt.clone(), 192 * MIB, Home::new(LEN, true)).await;
         let volume = disks.attach().await;
-        // More lines than are looked at in one go, none next to another, and not at the beginning:
-        // when they are fewer, the rest is done at once.
+        // More blocks than are examined without a pause, not adjacent to each other, and not at the beginning. With
+        // fewer blocks, the rest would be done at once.
         const LINES: u64 = 20 << 10;
         for n in 0..LINES {
             write(&volume, LEN - (n + 1) * 2 * LINE, 7, LINE).await;

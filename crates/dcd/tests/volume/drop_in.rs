@@ -1,4 +1,4 @@
-//! Drop-in: any device can be cached, and is the volume again once drained.
+//! Drop-in use: any device can be cached, and alone is the volume again once drained.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::stamped::write;
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
 
-/// Random use, then a drain: the data device differs exactly where users wrote, and is the volume.
+/// Random use, then a drain: the data device differs exactly where clients wrote, and alone is the volume.
 #[test]
 fn only_what_users_wrote_is_ever_written_to_the_data_device() {
     for seed in 0..6 {
@@ -54,14 +54,14 @@ fn only_what_users_wrote_is_ever_written_to_the_data_device() {
                 (range.start / 512..range.end / 512).find(|s| !written.borrow().contains(s));
             assert_eq!(strange, None, "seed {seed}: written {range:?}");
         }
-        // The log's end of it: clean, so that the data device can be used alone.
+        // The log is clean now, so that the data device can be used alone.
         let log = Rc::clone(&world.log);
         let found = world.run(async move { forebay_dcd::check(log, None, &mut |_, _| ()).await });
         assert_eq!(found.unwrap().unwrap().verdict, CheckVerdict::Clean);
     }
 }
 
-/// Nothing about a device of 4 KiB blocks is special but that everything comes in whole lines.
+/// A device of 4 KiB blocks differs only in that all requests are in whole blocks of 4 KiB.
 #[test]
 fn devices_of_4096_byte_blocks_are_cached_alike() {
     let world = Images::fresh(DATA_BYTES).world(1, None);
@@ -114,7 +114,7 @@ fn devices_of_4096_byte_blocks_are_cached_alike() {
     }
 }
 
-/// The data device's file may be of any length in sectors.
+/// The data device's file may be any number of sectors long.
 #[test]
 fn a_volume_that_is_not_in_whole_lines_is_cached_to_its_last_sector() {
     let len = DATA_BYTES + 512 * 3;

@@ -1,4 +1,4 @@
-//! When a device fails: nothing acknowledged is lost, nothing lies, nothing hangs (I7).
+//! Device failures: no acknowledged data is lost, no acknowledgement is false, and no request hangs (I7).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::stamped::{holds, write};
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
-/// Superblock B's place on the log.
+/// Position of superblock B in the log.
 const B_AT: u64 = 512 << 10;
 const SEGMENTS_AT: u64 = 1 << 20;
 
@@ -28,7 +28,7 @@ fn world() -> World {
     Images::fresh(DATA_BYTES).world(1, None)
 }
 
-/// A world in which a log that takes no writes can be given up all the same.
+/// Returns a world with storage for failed-log records, so that a log that takes no writes can still be abandoned.
 fn witnessed() -> World {
     world().witnessed(&Rc::default())
 }
@@ -51,8 +51,8 @@ async fn until_degraded(rt: &Rt, volume: &Volume) {
     }
 }
 
-/// Found by reading: the log failed while all in it was durable, so every later flush was
-/// acknowledged on its word, and what had meanwhile been written home was not flushed at all.
+/// Found by reading: the log failed while all its records were durable, so later flushes relied on the log alone. Data
+/// that had been written to the data device meanwhile was not flushed at all.
 #[test]
 fn a_flush_after_the_log_failed_flushes_the_data_device() {
     let world = witnessed();
@@ -70,8 +70,8 @@ fn a_flush_after_the_log_failed_flushes_the_data_device() {
     });
 }
 
-/// Found by reading: the destager flushed, then closed the segment, into which more had been written
-/// meanwhile, and waited for that to become durable by itself.
+/// Found by reading: the destager flushed, then sealed the segment, to which more had been written meanwhile, and
+/// waited for this data to become durable by itself.
 #[test]
 fn a_write_during_the_flush_before_a_destage_does_not_stop_destaging() {
     let world = world();
@@ -88,8 +88,8 @@ fn a_write_during_the_flush_before_a_destage_does_not_stop_destaging() {
     });
 }
 
-/// Found by reading: both the failed update and the one that says *abandoned* were of the same
-/// generation, so a copy that only took the first was believed.
+/// Found by reading: the failed update and the update that marks the log *abandoned* had the same generation, so a copy
+/// that took only the first was used.
 #[test]
 fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
     let world = world();
@@ -116,8 +116,8 @@ fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
     assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
 }
 
-/// Found by reading: the first of two flushes took the note that there was something to flush, and
-/// the second returned while the first was still waiting for the device.
+/// Found by reading: the first of two flushes cleared the flag that a flush was needed, and the second returned while
+/// the first was still waiting for the device.
 #[test]
 fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
     let world = world();
@@ -138,8 +138,8 @@ fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
     });
 }
 
-/// Found by reading: after a flush of the data device had failed, only the flush was tried again, but
-/// a flush that fails may have lost what it was for.
+/// Found by reading: after a failed flush of the data device, only the flush was repeated. But the failed flush may
+/// have lost the data.
 #[test]
 fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
     let world = witnessed();
@@ -164,8 +164,8 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
     });
 }
 
-/// Found by reading: a round of making things durable ended with as much appended meanwhile as may
-/// be, so every writer waited, and only a writer could have begun the next.
+/// Found by reading: a round of making records durable ended with the maximum of appended data. So every writer waited,
+/// and only a writer could have begun the next round.
 #[test]
 fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable() {
     let data = stamp(0, 0, 16 << 20);
@@ -186,7 +186,7 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
     });
 }
 
-/// Found by reading: a flush waited for the rescue, and that for the data device, for ever.
+/// Found by reading: a flush waited for the rescue, and the rescue for the data device, forever.
 #[test]
 fn with_both_devices_failing_requests_end_with_errors() {
     let world = witnessed();
@@ -207,7 +207,7 @@ fn with_both_devices_failing_requests_end_with_errors() {
         );
         reads(&volume, 1, 64 * LINE, LINE).await;
         assert!(volume.what_is_left().is_some());
-        // The data device comes back: what is in memory goes home after all.
+        // The data device works again: data in memory is written to it after all.
         data.fault.replace(None);
         rt.sleep(Duration::from_secs(60)).await;
         volume.drain().await.unwrap();
@@ -229,7 +229,7 @@ fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost()
     });
 }
 
-/// Found by reading: one read error while destaging, and the data was given up for good.
+/// Found by reading: after one read error during destaging, the data was abandoned for good.
 #[test]
 fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
     let world = world();
@@ -246,7 +246,7 @@ fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
     });
 }
 
-/// Found by the run of faults: the log was only once told that it is abandoned.
+/// Found by the run of faults: marking the log as abandoned was tried only once.
 #[test]
 fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
     let world = witnessed();
@@ -291,14 +291,14 @@ fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
     let again = images.world(2, None).witnessed(&witness);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(AttachError::GivenUp)));
-    // What the warning is about: where nobody knows, the log as it is would bring back old data.
+    // The reason for the warning: without a failed-log record, the unmarked log would bring back old data.
     let again = images.world(2, None);
     let attached = again.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "the log is believed");
 }
 
-/// Found by the simulator (seed 21001517): data went home, a flush was acknowledged although the log
-/// could not be marked, and the next attach brought back what the log held.
+/// Found by the simulator (seed 21001517): data was written to the data device, a flush was acknowledged although the
+/// log could not be marked, and the next attach applied the old data of the log.
 #[test]
 fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_marked() {
     let world = world();
@@ -316,7 +316,7 @@ fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_
         assert!(error.to_string().contains("cannot be marked"), "{error}");
         let (took, patience) = (rt.now().since(began), AttachOptions::default().patience);
         assert_eq!(took.as_secs(), patience.as_secs());
-        // Patience is had once, not by each who comes.
+        // The patience has ended already, so later requests do not wait again.
         let again = rt.now();
         volume.flush().await.expect_err("as before");
         assert_eq!(rt.now(), again);
@@ -338,7 +338,7 @@ fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_
     assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
 }
 
-/// A witness on a disk that is slow, and away for a while.
+/// Storage of failed-log records on a disk that is slow, and away for a while.
 struct Remote {
     rt: Rt,
     notes: Rc<Memory>,
@@ -364,7 +364,7 @@ impl Remote {
 
 impl Witness for Remote {
     fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
-        // Attaching is not what this is about.
+        // These tests do not depend on the duration of an attach.
         self.notes.given_up(volume)
     }
 
@@ -376,7 +376,7 @@ impl Witness for Remote {
     }
 }
 
-/// The world with such a witness, and what that notes.
+/// Returns the world with such storage, and the records that the storage holds.
 fn with_remote(takes: Duration, away_for: Duration) -> (World, Rc<Memory>) {
     let (world, notes) = (world(), Rc::new(Memory::default()));
     let remote = Remote {
@@ -480,8 +480,8 @@ fn a_close_that_cannot_say_that_all_is_home_says_that() {
     });
 }
 
-/// Found by the run of faults: the new tail was in one copy of the superblock when the log failed, so
-/// what was beneath the tail was home and nowhere else; the rescue zeroed it before it wrote it again.
+/// Found by the run of faults: the new tail was in one copy of the superblock when the log failed. So the data before
+/// the tail existed only on the data device, and the rescue zeroed it before it wrote it again.
 #[test]
 fn the_rescue_zeroes_nothing_that_has_data_on_top() {
     let world = world();
@@ -525,8 +525,8 @@ fn the_rescue_zeroes_nothing_that_has_data_on_top() {
     }
 }
 
-/// Found by the simulator (seed 205453): with the log gone, a flush of the data device failed and
-/// lost what it was for; who asked next was told that all was durable.
+/// Found by the simulator (seed 205453): after the log failed, a flush of the data device failed and lost its data. The
+/// next flush was acknowledged although this data was lost.
 #[test]
 fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
     let world = witnessed();
@@ -548,8 +548,7 @@ fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
     });
 }
 
-/// The same with a write that went past a log that works; and the flush that failed was not even a
-/// user's, but one that destaging needed.
+/// The same with a write that bypassed a working log. The failed flush was not even a client's: destaging needed it.
 #[test]
 fn after_a_flush_failed_that_a_large_write_needed_none_is_acknowledged() {
     let world = world();
@@ -572,8 +571,8 @@ fn after_a_flush_failed_that_a_large_write_needed_none_is_acknowledged() {
     });
 }
 
-/// Found by the simulator (seed 559): the device could not read one place while the log was taken up,
-/// and recovery took that for its end, sealed it there, and what was flushed was gone for good.
+/// Found by the simulator (seed 559): the device could not read one place while the log was opened. Recovery treated
+/// this place as the end of the log and sealed it there, so flushed data was lost for good.
 #[test]
 fn a_log_that_cannot_be_read_where_it_goes_on_is_refused_and_can_be_taken_up_later() {
     let world = world();
@@ -603,8 +602,8 @@ fn a_log_that_cannot_be_read_where_it_goes_on_is_refused_and_can_be_taken_up_lat
     });
 }
 
-/// Found by the simulator (seed 13006131): one copy of the superblock could not be read when the log was
-/// taken up, and the other one was believed, which may be older.
+/// Found by the simulator (seed 13006131): one copy of the superblock could not be read when the log was opened, and
+/// the other copy was used, which may be older.
 #[test]
 fn a_superblock_copy_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
     for bad in [0, B_AT] {
@@ -624,8 +623,8 @@ fn a_superblock_copy_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
     }
 }
 
-/// Found by the simulator (seed 9204567): the flush for a large write past the log failed and lost what
-/// destaging had written home a moment ago, whose own flush then succeeded; so the tail moved.
+/// Found by the simulator (seed 9204567): the flush for a large write that bypassed the log failed and lost data that
+/// destaging had just written. Destaging's own flush then succeeded, so the tail moved.
 #[test]
 fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
     let world = world();
@@ -644,7 +643,7 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
         volume.flush().await.unwrap();
         data.forgetful.set(true);
         let failed = Cell::new(0);
-        // Every other flush fails, and loses all that is not durable.
+        // Every other flush fails, and loses all data that is not durable.
         data.fail(move |op, _| {
             op == Op::Flush && failed.replace(failed.get() + 1) < 12 && failed.get() % 2 == 1
         });
@@ -662,8 +661,8 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
     });
 }
 
-/// Found by the simulator (seed 1753254405058141): a close ended the second attempt at what the data device
-/// had refused, and what was not tried any more counted as home; the log was marked as given up.
+/// Found by the simulator (seed 1753254405058141): a close ended the second attempt at data that the data device had
+/// failed to write. Fragments that were no longer tried were treated as destaged, and the log was marked as abandoned.
 #[test]
 fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
     let world = world();

@@ -1,4 +1,4 @@
-//! A device that fails at any one of its requests, for once or for good, and then a power cut.
+//! A device that fails at any single request, once or permanently, followed by a power cut.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -15,18 +15,18 @@ use forebay_subjects::cache::testbed::{Images, World, checked};
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
 
-/// How a device fails.
+/// Manner in which a device fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Failing {
-    /// One write or flush, then it works again.
+    /// Fails one write or flush, then works again.
     Once,
-    /// As before, and a flush that fails loses what it was for.
+    /// Like `Once`, but a failing flush also loses the unflushed data.
     Forgetting,
-    /// Every write and flush from then on; it can still be read.
+    /// Fails every write and flush from then on; reads still succeed.
     Writes,
-    /// Everything from then on.
+    /// Fails every request from then on.
     Dead,
-    /// Everything, until the script is through.
+    /// Fails every request until the script has ended.
     ForAWhile,
 }
 
@@ -37,7 +37,8 @@ fn script(seed: u64, len: usize) -> Vec<Action> {
         .collect()
 }
 
-/// Lets the n-th write or flush of the disk fail, and what follows. Gives a switch to heal it.
+/// Makes the disk's n-th write or flush fail, and later requests as `failing` defines. Returns a switch that heals the
+/// disk.
 fn fail_at(disk: &Disk, n: u64, failing: Failing) -> Rc<Cell<bool>> {
     let (healed, seen) = (Rc::new(Cell::new(false)), Cell::new(0));
     let heal = Rc::clone(&healed);
@@ -58,7 +59,7 @@ fn fail_at(disk: &Disk, n: u64, failing: Failing) -> Rc<Cell<bool>> {
     healed
 }
 
-/// Reads sector by sector: the content, and which sectors cannot be read.
+/// Reads sector by sector. Returns the content, and which sectors cannot be read.
 async fn read_sectors(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
     let device = checked(volume);
     let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ async fn read_sectors(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
     (bytes, unreadable)
 }
 
-/// What is to be true of the disks after a cut while the log failed.
+/// Asserts the state of the disks after a power cut during the failure of the log.
 fn judge_after_cut(images: &Images, history: &History, what: &str) {
     let world = images.world(9, None);
     let seen = match world.attach(AttachOptions::default()).expect("no cut") {
@@ -88,8 +89,8 @@ fn judge_after_cut(images: &Images, history: &History, what: &str) {
             seen
         }
         Err(AttachError::Abandoned { .. }) => images.data.clone(),
-        // The rescue had begun to change the ends of the data device: a human has to say that the
-        // log counts, and then it does.
+        // The rescue had begun to change the ends of the data device. The log is valid, but an administrator must
+        // confirm this.
         Err(AttachError::Changed { .. }) => {
             let options = AttachOptions {
                 accept_changed: true,
@@ -106,7 +107,7 @@ fn judge_after_cut(images: &Images, history: &History, what: &str) {
     }
 }
 
-/// What is asked of a volume whose log or data device fails.
+/// A volume whose log or data device fails, and its clients.
 struct Run {
     world: World,
     volume: Volume,
@@ -124,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Does the script; says what failed of it.
+    /// Runs the script. Returns the errors.
     fn go(&self, script: &[Action]) -> Vec<DeviceError> {
         let (rt, history) = (self.world.rt.clone(), Rc::clone(&self.history));
         let (volume, script) = (self.volume.clone(), script.to_vec());
@@ -168,7 +169,7 @@ impl Run {
         cuts
     }
 
-    /// Everything acknowledged is there, but for what cannot be read.
+    /// Asserts that all acknowledged data is present, except for unreadable sectors.
     fn all_is_there(&self, seen: &[u8], unreadable: &[bool]) {
         let mut history = self.history.borrow().clone();
         history.set_durable(history.acknowledged());
@@ -177,7 +178,7 @@ impl Run {
     }
 }
 
-/// The whole run with the log failing at its n-th request; false if it has fewer.
+/// Runs the script with the log failing at its n-th request. Returns false if the script makes fewer requests.
 fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
     let run = Run::new(images, n);
     fail_at(&run.world.log, n, failing);
@@ -189,7 +190,7 @@ fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bo
     let status = run.volume.status();
     assert_eq!(status.damaged_bytes, 0, "what cannot be read is not lost");
     if failing == Failing::Dead {
-        // What is only there cannot be read, and that is said. All of it was durable.
+        // Data that exists only in the log cannot be read, and the status reports this. All of it was durable.
         let lines = status.unreadable_bytes.div_ceil(512);
         let seen = unreadable.iter().filter(|lost| **lost).count() as u64;
         assert!(lines >= seen && (lines > 0) == (seen > 0), "{lines} {seen}");
@@ -205,11 +206,11 @@ fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bo
     if errors.is_empty() && failed {
         run.all_is_there(&run.world.data.after_cut(Coin::Drop), &unreadable);
     }
-    // It detaches, too: with an error if something was lost.
+    // The volume can also be closed, with an error if data was lost.
     let closed = run.run(|volume| async move { volume.close().await });
     assert_eq!(closed.is_ok(), errors.is_empty(), "{closed:?} {errors:?}");
     run.world.power.watch.replace(None);
-    // A log that takes no writes cannot be attached; one that failed once can.
+    // A log that takes no writes cannot be attached, but a log that failed once can.
     if failing == Failing::Once {
         for (images, history) in cuts.take() {
             judge_after_cut(&images, &history, &format!("log failed at {n}"));
@@ -249,7 +250,7 @@ fn a_log_that_dies_at_any_point_loses_nothing_without_saying_so() {
     log_fails_everywhere(Failing::Dead, 23);
 }
 
-/// The data device fails at its n-th request; false if it has fewer.
+/// Runs the script with the data device failing at its n-th request. Returns false if the script makes fewer requests.
 fn data_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
     let run = Run::new(images, n);
     let healed = fail_at(&run.world.data, n, failing);

@@ -19,12 +19,12 @@ const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
 
-/// A disk that has no FUA of its own, as most have not: the system flushes after the write. When that flush fails,
-/// the write fails, a millisecond later; and what else was for that flush is gone at once.
+/// A disk without FUA, like most disks: the system flushes after the write. If this flush fails, the write fails a
+/// millisecond later, but other data that the flush covered is lost at once.
 struct ByFlush {
     rt: Rt,
     disk: Rc<Disk>,
-    /// A flush that is a part of a FUA write is under way.
+    /// True while a flush that is part of a FUA write is under way.
     for_fua: Rc<Cell<bool>>,
 }
 
@@ -66,8 +66,8 @@ impl Device for ByFlush {
     }
 }
 
-/// Runs `each` with a volume whose data device is a [`ByFlush`] of which every flush that is a part of a FUA write
-/// fails, and forgets.
+/// Runs `each` with a volume whose data device is a [`ByFlush`]. Every flush that is part of a FUA write fails, and
+/// loses data.
 fn with_fua_by_flush<F: Future<Output = ()> + 'static>(
     options: AttachOptions,
     each: impl FnOnce(Volume, Rt, Rc<Disk>, Rc<Disk>) -> F + 'static,

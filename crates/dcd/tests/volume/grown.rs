@@ -1,7 +1,7 @@
 //! Data devices that became longer.
 //!
-//! Found by review: a data device that was extended (`lvextend`) could not be attached any more, not even with an empty
-//! log, and the advice of the message destroyed what a full one held.
+//! Found by review: an extended data device (`lvextend`) could not be attached any more, not even with an empty log.
+//! With a log that was not empty, following the advice in the error message destroyed its data.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ const BEFORE: u64 = 1 << 20;
 const AFTER: u64 = 3 << 20;
 const LINE: u64 = 4096;
 
-/// A volume that was used, with all of it home or not, and its data device longer now.
+/// Returns a volume that was used, drained or not, with a data device that is longer now.
 fn grown(drained: bool, len: u64) -> Images {
     let world = Images::fresh(BEFORE).world(1, None);
     world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -40,7 +40,7 @@ fn grown(drained: bool, len: u64) -> Images {
     images
 }
 
-/// The length that the log records.
+/// Returns the length recorded in the log.
 fn recorded(images: &Images) -> u64 {
     let world = images.world(5, None);
     let log = Rc::clone(&world.log);
@@ -48,7 +48,7 @@ fn recorded(images: &Images) -> u64 {
     info.expect("no cut").expect("a log").data.len
 }
 
-/// What was written before the device grew is there, and what the device has behind that.
+/// Returns true if `content` has all data written before the device grew, and the device's own content behind it.
 fn holds_all(content: &[u8]) -> bool {
     let new = &content[BEFORE as usize..];
     holds(content, 1, 0, 3 * LINE)
@@ -69,7 +69,7 @@ fn the_volume_is_as_long_as_its_data_device_after_the_next_attach() {
             content
         });
         assert!(holds_all(&content.expect("no cut")), "drained: {drained}");
-        // What was written behind the old end is recovered and destaged like all else.
+        // Data written behind the old end is recovered and destaged like other data.
         let images = world.after_cut(Coin::Drop);
         assert_eq!(recorded(&images), AFTER);
         let world = images.world(3, None);
@@ -101,7 +101,7 @@ fn an_attach_says_that_the_device_grew_and_a_check_calls_it_healthy() {
     }
 }
 
-/// The length is in the superblock of the new epoch, of which there are two copies.
+/// The length is in the superblock of the new epoch, which has two copies.
 #[test]
 fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
     for drained in [true, false] {
@@ -135,7 +135,7 @@ fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
     }
 }
 
-/// What is at the end of a device says if it was changed: at its old end, if it grew since.
+/// The content of a device's end shows whether the device was changed. If the device grew, this is its old end.
 #[test]
 fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
     for at in [4096, BEFORE - 8192] {
@@ -147,7 +147,7 @@ fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
     }
 }
 
-/// Two blank devices have equal ends, and the lengths are no evidence where one may have grown.
+/// Two blank devices have equal ends, and the lengths are no evidence if one device may have grown.
 #[test]
 fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
     let attach = |drained: bool, accept_changed| {
@@ -176,7 +176,7 @@ fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
     assert!(notes.iter().any(|note| note.contains("serial-1")));
 }
 
-/// Found by review: after disks had changed their names, a volume with an empty log took a longer one for its own.
+/// Found by review: after disks had changed their names, a volume with an empty log accepted a longer disk as its own.
 #[test]
 fn a_longer_device_of_another_name_and_content_is_refused_with_an_empty_log_too() {
     let attach = |accept_changed| {
@@ -220,8 +220,8 @@ fn a_volume_grows_in_whole_blocks() {
     assert!(copies.expect("no cut").expect("read").newest().is_ok());
 }
 
-/// Writes on a volume while its data device grows twice; the power goes at request `cut_at`. Returns the acknowledged and
-/// flushed writes behind the old ends, and what is on the disks.
+/// Writes to a volume while its data device grows twice; the power fails at request `cut_at`. Returns the acknowledged
+/// and flushed writes behind the old ends, whether the run ended, and the world with its disks.
 fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
     let world = Images::fresh(BEFORE).world(seed, cut_at);
     let done = Rc::new(RefCell::new(Vec::new()));
@@ -233,7 +233,7 @@ fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
     let ended = world.with_volume(options, move |volume| async move {
         write(&volume, 1, 0, 3 * LINE).await;
         write(&volume, 2, BEFORE - LINE, LINE).await;
-        // The second is longer by less than what is fingerprinted at a device's end.
+        // The second step is shorter than the fingerprinted end of a device.
         for (n, len) in [AFTER - (32 << 10), AFTER].into_iter().enumerate() {
             data.grow(len);
             assert!(volume.geometry().len < len, "not before it is told to");
@@ -248,7 +248,7 @@ fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
                 volume.drain().await.expect("drain");
             }
         }
-        // Past the log, and home.
+        // This write bypasses the log.
         write(&volume, 20, 2 << 20, 128 << 10).await;
         volume.close().await.expect("close");
     });
@@ -272,7 +272,7 @@ fn a_volume_in_use_becomes_as_long_as_its_data_device_when_it_is_told_to() {
     assert!(holds(&content, 11, AFTER - LINE, LINE) && holds(&content, 20, 2 << 20, 128 << 10));
 }
 
-/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+/// One seed is one scenario: the moment of the power cut, and the blocks that are on the disk then.
 #[test]
 fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flushed() {
     let mut n = 0;
@@ -327,7 +327,7 @@ fn a_data_device_that_shrank_under_a_volume_in_use_is_refused_and_the_volume_kee
     });
 }
 
-/// Has a device be shorter than it was.
+/// Reports a length shorter than before.
 #[derive(Default)]
 struct Shorter {
     shrunk: Cell<bool>,
@@ -339,7 +339,7 @@ impl Hooks for Shorter {
     }
 }
 
-/// Found by review: the message said "up to 4PiB", and a device of 4 PiB was refused.
+/// Found by review: the message said "up to 4PiB", and a device of 4 PiB was rejected.
 #[test]
 fn a_device_of_4_pebibytes_is_cached_to_its_last_line_and_of_a_longer_one_no_log_is_made() {
     const MOST: u64 = 4 << 50;

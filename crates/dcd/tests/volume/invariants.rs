@@ -1,4 +1,4 @@
-//! One test for each invariant, looking from outside at what the devices are asked.
+//! One test for each invariant, which observes the requests to the devices.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -25,16 +25,16 @@ const SEGMENTS_AT: u64 = 1 << 20;
 const SEGMENT: u64 = 128 << 10;
 const SEGMENTS: u64 = 32;
 
-/// What a device is asked, and when it is done.
+/// Event of a device: a request, or its completion.
 #[derive(Clone, Debug)]
 enum Seen {
-    /// A request was issued: its number, what, where, and the first block of what is written.
+    /// A request was issued: its number, kind, range, and the first block of written data.
     Asked(u64, Op, Range<u64>, Option<Vec<u8>>),
-    /// The write of this number is to be durable when it completes.
+    /// The write of this number must be durable when it completes.
     WithFua(u64),
     /// The request of this number completed.
     Done(u64),
-    /// A user's flush completed, who had written the stamp of this number here.
+    /// A client's flush completed. The client had written the stamp of this number at this position.
     Flushed(u64, u64),
 }
 
@@ -116,7 +116,7 @@ impl Device for Watched {
     }
 }
 
-/// A world whose devices keep journals, and the volume in it.
+/// A world whose devices keep journals, and its volume.
 struct Watching {
     world: World,
     volume: Volume,
@@ -145,7 +145,7 @@ impl Watching {
         }
     }
 
-    /// Does random requests.
+    /// Makes random requests.
     fn go(&self, seed: u64, requests: usize, most: u64) {
         let (rng, rt) = (Rng::new(seed), self.world.rt.clone());
         let (volume, history) = (self.volume.clone(), Rc::clone(&self.history));
@@ -168,8 +168,7 @@ async fn write(volume: &Volume, id: u64, at: u64, len: u64, durability: Durabili
         .expect("write");
 }
 
-/// Every subset of the last few records is taken away in turn: whatever is missing, nothing after it
-/// shows.
+/// Removes every subset of the last few records in turn: no record after a missing one may be visible.
 #[test]
 fn i1_a_record_counts_only_if_every_record_before_it_does() {
     let images = Images::fresh(DATA_BYTES);
@@ -183,7 +182,7 @@ fn i1_a_record_counts_only_if_every_record_before_it_does() {
             perform(&checked(&volume), &rt, &noted, &action)
                 .await
                 .unwrap();
-            // Each in a record of its own.
+            // Each write is in a record of its own.
             rt.sleep(Duration::from_millis(60)).await;
         }
     });
@@ -213,8 +212,8 @@ fn i1_a_record_counts_only_if_every_record_before_it_does() {
     }
 }
 
-/// Follows the journal of a log: calls `each` with every segment that is written to, as long as the
-/// two superblocks on the device say what is given.
+/// Follows the journal of a log. Calls `each` for every written segment, with the two superblocks that are durable at
+/// this moment.
 fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>; 2])) -> usize {
     let mut durable: [Option<Superblock>; 2] = [None, None];
     let mut under_way = std::collections::BTreeMap::new();
@@ -247,8 +246,8 @@ fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>
 #[test]
 fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() {
     let watching = Watching::new(2, AttachOptions::default());
-    // At the moment a slot is written anew, a device that lost everything unflushed must still have
-    // all that was durable: from the log as it is then, with the slot itself gone.
+    // Whenever a slot is overwritten, a device that lost all unflushed data must still have all durable data. The log
+    // is examined in its state at that moment, without the slot itself.
     let world = &watching.world;
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     let (noted, journal) = (Rc::clone(&watching.history), Rc::clone(&watching.log));
@@ -317,8 +316,7 @@ fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwri
     assert!(wrapped.get() > 20, "the log hardly wrapped");
 }
 
-/// As the name says, with the disks as they are found after each recovery that was cut, however often
-/// in a row. (`recovery.rs` cuts at every request.)
+/// Tests the invariant on the state of the disks after several interrupted recoveries in a row.
 #[test]
 fn i4_recovery_changes_nothing_it_would_itself_recover() {
     for seed in 0..12 {
@@ -351,7 +349,7 @@ fn i4_recovery_changes_nothing_it_would_itself_recover() {
 
 #[test]
 fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua() {
-    // Records go out while the device flushes.
+    // Records are written while the device flushes.
     let options = AttachOptions {
         max_delay: Duration::from_micros(300),
         ..AttachOptions::default()
@@ -378,7 +376,8 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
         });
         join_all(writers).await;
     });
-    // Behind every user's flush: the log's write with the data, with FUA or a device flush after it.
+    // Before every client's flush completes: the log's write of the data, either with FUA or followed by a device
+    // flush.
     let journal = watching.log.borrow();
     let done = |n: &u64| {
         let is = |seen: &Seen| matches!(seen, Seen::Done(other) if other == n);
@@ -432,7 +431,7 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
         let (volume, rt) = (watching.volume.clone(), watching.world.rt.clone());
         let base = watching.world.data.now();
         watching.world.run(async move {
-            // Several users at once in one small region: the histories overlap, and are not looked at.
+            // Several clients write to one small region at the same time: their histories overlap, and are not checked.
             let region = 256 << 10..640 << 10;
             join_all((0..4).map(|n| {
                 let history: Shared = Rc::new(RefCell::new(History::whole(base.clone(), n + 1)));
@@ -467,7 +466,7 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
     }
 }
 
-/// (`faults.rs` lets either device fail at every one of its requests, `failures.rs` in special ways.)
+/// (`faults.rs` makes either device fail at every single request, `failures.rs` in special ways.)
 #[test]
 fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
     let watching = Watching::new(7, AttachOptions::default());
@@ -482,7 +481,7 @@ fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
     watching
         .world
         .run(async move { volume.flush().await.unwrap() });
-    // Power goes: what was flushed is on the data device alone, and the log is not taken up.
+    // After a power cut, flushed data is on the data device alone, and the log is rejected.
     let history = Rc::clone(&watching.history);
     let end = history.borrow().acknowledged();
     history.borrow_mut().set_durable(end);

@@ -1,5 +1,5 @@
-//! Faults that last: what cannot be read now is not lost, what home refuses does not stop the rest, and
-//! nobody waits for ever.
+//! Long-lasting faults: unreadable data is not lost, writes that the data device fails do not stop other writes, and no
+//! request waits forever.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
     }
 }
 
-/// Found by a review: three attempts within 12 seconds, and 245,760 flushed bytes were lost for good.
+/// Found by a review: after three attempts within 12 seconds, 245,760 flushed bytes were lost for good.
 #[test]
 fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
     for span in [Duration::from_secs(12), 5 * HOUR] {
@@ -56,8 +56,8 @@ fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
     }
 }
 
-/// Found by a review: 480 KiB lost, the intact log marked as abandoned, and the next flush and close
-/// returned as if nothing were.
+/// Found by a review: 480 KiB were lost, the intact log was marked as abandoned, and the next flush and close
+/// succeeded.
 #[test]
 fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
     for span in [Duration::from_secs(15), 3 * HOUR] {
@@ -109,7 +109,7 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
             matches!(drained, Err(DrainError::Lost(ByteLen(LINE)))),
             "{drained:?}"
         );
-        // One word is for what was unreadable then.
+        // One command covers only data that was unreadable at that time.
         log.fault.replace(None);
         write(&volume, 2, 200 * LINE, LINE).await;
         volume.flush().await.unwrap();
@@ -120,7 +120,7 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
     });
 }
 
-/// Found by the simulator: a window of segments holds older and newer ones, and all of it was given up.
+/// Found by the simulator: a window contained older and newer segments, and all of it was abandoned.
 #[test]
 fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
     for log_fails in [false, true] {
@@ -136,7 +136,7 @@ fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
             rt.sleep(Duration::from_secs(10)).await;
             assert!(volume.has_to_give_up());
             volume.give_up_unreadable();
-            // So much that the first of it does not stay in memory.
+            // Enough data that the beginning of it does not stay in memory.
             write(&volume, 2, 500 * LINE, 120 * LINE).await;
             volume.flush().await.unwrap();
             if log_fails {
@@ -153,7 +153,8 @@ fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
     }
 }
 
-/// A log with much that lies apart, which takes nothing from now on, and then one user.
+/// Returns how long a client waits for the rescue: a log with much scattered data fails all writes from now on, and
+/// then a client flushes.
 fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
     let world = world();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -162,7 +163,7 @@ fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
         }
         volume.flush().await.unwrap();
     });
-    // Nothing of it is in memory.
+    // None of the data is in memory.
     let world = Rc::new(world.after_cut(Coin::Drop).world(2, None));
     let (rt, its) = (world.rt.clone(), Rc::clone(&world));
     let took = world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -175,14 +176,14 @@ fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
     took.expect("no cut")
 }
 
-/// Found by the simulator (seed 1753279387273436): 800 writes at home, each of which failed after a third of
-/// a second, were tried before anybody's patience began.
+/// Found by the simulator (seed 1753279387273436): 800 writes to the data device, each of which failed after a third of
+/// a second, were tried before the patience of any client began.
 #[test]
 fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure() {
     let took = waits_for_a_rescue(|world| {
         world.log.fail(|op, _| op != Op::Read);
         world.data.slowest.set(Duration::from_millis(600));
-        // The first writes show how slow it is, so that few are under way at once.
+        // The first writes show how slow the device is, so that few are under way at the same time.
         let writes = Cell::new(0);
         world.data.fail(move |op, _| {
             writes.set(writes.get() + u32::from(op == Op::Write));
@@ -203,7 +204,7 @@ fn patience_with_a_log_that_is_read_slowly_in_vain_begins_with_the_first_failure
     assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
 }
 
-/// So little that nobody has room but by destaging.
+/// Options with so little memory for the map that every write waits for destaging.
 fn little_map() -> AttachOptions {
     AttachOptions {
         map_memory: ByteLen(0),
@@ -211,8 +212,8 @@ fn little_map() -> AttachOptions {
     }
 }
 
-/// Found by the simulator (seed 1753290507977533): of a window home refused most, each piece after a third of
-/// a second, and who waited for room waited for all of them to be tried.
+/// Found by the simulator (seed 1753290507977533): the data device failed most writes of a window, each after a third
+/// of a second, and writers waited until all of them had been tried.
 #[test]
 fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_follow() {
     let world = world();
@@ -233,7 +234,8 @@ fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_fol
     });
 }
 
-/// It is tried in every window anew, and is no reason to refuse room that the rest makes.
+/// The failing block is tried again in every window, but the free space that the other blocks make is still available
+/// to writers.
 #[test]
 fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
     let world = world();
@@ -253,7 +255,8 @@ fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
     });
 }
 
-/// Found by a review: the discards lay in the log behind data for which there was no room, for ever.
+/// Found by a review: the discards lay in the log behind data for which the data device had no space, so they were
+/// never carried out.
 #[test]
 fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
     const OLD: u64 = 500;
@@ -267,7 +270,7 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
         world.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 0, OLD * LINE).await;
             volume.drain().await.expect("there is room");
-            // As much as the log holds, so that it cannot keep it behind the discards.
+            // As much data as the log holds, so that the log has no space to append the data again behind the discards.
             let mut end = 1000 * LINE;
             while try_write(&volume, 2, end, 16 * LINE).await.is_ok() {
                 end += 16 * LINE;
@@ -295,7 +298,7 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
     }
 }
 
-/// A crash at any of many requests around the early discards loses nothing that was flushed, and brings nothing back.
+/// A crash at any of many requests around the early discards loses no flushed data, and brings no discarded data back.
 #[test]
 fn the_power_may_go_while_discards_are_done_out_of_order() {
     const OLD: u64 = 100;
@@ -332,7 +335,7 @@ fn the_power_may_go_while_discards_are_done_out_of_order() {
             read_all(&volume).await
         });
         let image = image.expect("no cut").expect("all can be read");
-        // A discard that was under way may be there or not. Nothing else touches these blocks.
+        // A discard that was under way may or may not have been done. No other request touches these blocks.
         if step == 1 {
             assert!(holds(&image, 1, 0, OLD * LINE), "{cut_at}");
         }
@@ -349,7 +352,7 @@ fn the_power_may_go_while_discards_are_done_out_of_order() {
     assert_eq!(discarded, 4, "no cut was late enough");
 }
 
-/// Whatever had come of it, what was flushed is there, or is said to be lost: at every request.
+/// After a power cut at any request, flushed data is either readable or reported as lost.
 #[test]
 fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
     let first = world();
@@ -393,15 +396,15 @@ fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
     assert_eq!(lost.last(), Some(&LINE));
 }
 
-/// Found by a review: one write at home failed, and 2,480 of 6,400 writes with it, though the next
-/// attempt succeeded half a second later.
+/// Found by a review: one write to the data device failed, and 2,480 of 6,400 client writes failed with it, although
+/// the next attempt succeeded half a second later.
 #[test]
 fn writers_to_a_full_log_wait_while_home_is_tried_again() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
         let (clock, began) = (rt.clone(), Cell::new(None));
-        // From its first write on, home fails for 40 seconds.
+        // From its first write on, the data device fails for 40 seconds.
         data.fail(move |op, _| {
             let first = began.get().unwrap_or(clock.now());
             if op == Op::Write {
@@ -447,7 +450,7 @@ fn writers_to_a_full_log_fail_when_patience_is_over_and_go_on_when_home_is_back(
     });
 }
 
-/// Found by a review: the tail stopped at one bad sector, and a log's length later so did the volume.
+/// Found by a review: the tail stopped at one bad sector, and once the log was full, so did the volume.
 #[test]
 fn a_bad_sector_at_home_stops_nothing_but_itself() {
     let world = world();
@@ -458,7 +461,7 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
         let writable = Rc::new(Cell::new(false));
         let healed = Rc::clone(&writable);
         data.fail(move |op, range| op == Op::Write && range.contains(&bad) && !healed.get());
-        // Some logs' lengths.
+        // Enough writes to fill the log several times.
         for n in 0..5000u64 {
             let at = if n == 0 { 700 } else { n * 37 % 600 };
             write(&volume, n, at * LINE, LINE).await;
@@ -477,16 +480,16 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
         );
         let status = volume.status();
         assert_eq!(status.mode, Mode::DataFailing);
-        // Found by a trial: `status` went on predicting "drained in about 1 s".
+        // Found by a trial: `status` still predicted "drained in about 1 s".
         assert_eq!(status.drain_eta_s, None);
-        // And the log was "0 % full" with one live line in a segment that cannot be freed.
+        // Also, the log was "0 % full" with one live block in a segment that cannot be freed.
         let full = status.log_used_bytes as f64 / status.log_bytes as f64;
         assert_eq!(status.dirty_share, full);
         assert_eq!(status.refused_ranges, [(700 * LINE, LINE)]);
         let at = 700 * LINE;
         let read = checked(&volume).read(at, BufMut::zeroed(4096)).await;
         assert!(read.unwrap()[..] == stamp(0, at, LINE)[..]);
-        // The log rests, but for an attempt now and then.
+        // The log is idle, except for an occasional attempt.
         let before = volume.status().log_written_bytes;
         rt.sleep(2 * HOUR).await;
         let written = volume.status().log_written_bytes - before;
@@ -504,8 +507,8 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
     });
 }
 
-/// Found by the simulator (seed 1753268792893146): what was refused of a line was forgotten when another
-/// part of the line went home, and a drain ended as if all were home.
+/// Found by the simulator (seed 1753268792893146): the rejected part of a block was forgotten when another part of the
+/// block was destaged, and a drain ended without an error.
 #[test]
 fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
     let world = world();
@@ -535,8 +538,8 @@ fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
     });
 }
 
-/// Found by the simulator (seed 1753272480175093): a stop waited for two minutes until all of a window had
-/// been tried piece by piece on a log that took two seconds for each and failed every other.
+/// Found by the simulator (seed 1753272480175093): a stop waited two minutes until a whole window had been tried
+/// fragment by fragment, on a log that took two seconds for each and failed every other.
 #[test]
 fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
     let images = {
@@ -570,7 +573,7 @@ fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
     });
 }
 
-/// After a crash, too, the refused piece is found where it was kept.
+/// After a crash, too, the rejected fragment is found where it was appended again.
 #[test]
 fn what_home_refused_is_still_there_after_a_crash() {
     let world = world();
@@ -592,7 +595,7 @@ fn what_home_refused_is_still_there_after_a_crash() {
     });
 }
 
-/// A thin image without space refuses what needs a new block, and takes the rest.
+/// A thin image without free space fails writes that need a new block, and takes the rest.
 #[test]
 fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
     let world = world();
@@ -626,8 +629,8 @@ fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
     });
 }
 
-/// Found by the simulator (world 429209) and by stopping a real daemon: a stop waited for writers, and
-/// they for room that never came.
+/// Found by the simulator (world 429209) and by stopping a real daemon: a stop waited for writers, and the writers for
+/// free space that never came.
 #[test]
 fn a_close_ends_though_writers_wait_for_room() {
     let world = world();
@@ -656,7 +659,7 @@ fn a_close_ends_though_writers_wait_for_room() {
         let mut stopped = 0;
         for writer in writers {
             match writer.await {
-                // The first had filled the log before the others began.
+                // The first writers had filled the log before the others began.
                 Ok(()) => {}
                 Err(DeviceError::Closed { .. }) => stopped += 1,
                 Err(error) => panic!("{error}"),
@@ -667,7 +670,7 @@ fn a_close_ends_though_writers_wait_for_room() {
     });
 }
 
-/// Found by a review: each flush waited 11 seconds for every 8,192 pieces that a dead log held.
+/// Found by a review: each flush waited 11 seconds for every 8,192 fragments of a failed log.
 #[test]
 fn a_dead_log_is_found_out_once() {
     let world = world().witnessed(&Rc::default());
@@ -697,7 +700,7 @@ fn a_dead_log_is_found_out_once() {
             volume.flush().await.expect_err("as before");
             assert!(rt.now().since(began) < Duration::from_millis(10));
         }
-        // What is written anew is there, whatever becomes of the rest.
+        // New data is readable, whatever happens to the rest.
         write(&volume, 4, 0, LINE).await;
         let read = checked(&volume).read(0, BufMut::zeroed(4096)).await;
         assert!(read.unwrap()[..] == stamp(4, 0, LINE)[..]);

@@ -1,4 +1,4 @@
-//! Whole volumes over simulated disks: one program, since each one takes long to link.
+//! Tests of whole volumes over simulated disks. They are one program, since each program takes long to link.
 
 mod attach;
 mod damage;

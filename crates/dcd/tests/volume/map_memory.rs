@@ -1,4 +1,4 @@
-//! The memory of the map is bounded, as the log is: what would take more waits, and is served.
+//! The memory of the map is bounded, like the log: writes beyond the limit wait, and are served.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,10 +20,10 @@ use crate::stamped::write;
 const LINE: u64 = 4096;
 const LINES: u64 = 128 << 10;
 const LOG_BYTES: u64 = 64 << 20;
-/// 26,000 pieces, or half as many as would fill the log with single sectors.
+/// 26,000 fragments, which is half as many as would fill the log with single sectors.
 const BOUND: ByteLen = ByteLen::kib(512);
-/// What may be allocated beyond the bound here: a shard that is being replaced or was fuller than the
-/// others, the least that tables have, and four bytes for each of 500 segments.
+/// Memory that may be allocated beyond the limit here: a shard that is being replaced or was fuller than the others,
+/// the minimum size of tables, and four bytes for each of 500 segments.
 const SLACK: u64 = 128 << 10;
 
 fn bounded() -> AttachOptions {
@@ -50,7 +50,7 @@ fn assert_within_bound(status: &Status) {
     );
 }
 
-/// Users who do `each` 80,000 times in all, before a data device that is slow or not.
+/// Clients that run `each` 80,000 times in total, with a data device that is slow or not.
 fn endlessly<F>(seed: u64, users: u64, slowest: Duration, each: impl Fn(Volume, u64) -> F + 'static)
 where
     F: Future<Output = ()>,
@@ -86,7 +86,7 @@ fn single_sectors_far_apart_can_be_written_for_ever_within_the_bound() {
             users,
             Duration::from_millis(slowest),
             |volume, n| async move {
-                // Each in a line of its own, and none again before all others.
+                // Each write is in a block of its own. A block is reused only after all others.
                 let at = n * 7919 % LINES * LINE + n % 8 * 512;
                 write(&volume, n, at, 512).await;
             },
@@ -125,7 +125,7 @@ fn long_writes_and_discards_among_single_sectors_stay_within_the_bound() {
 fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
     const SECTORS: u64 = 30_000;
     let before = world(6, medium());
-    // Nothing goes home, so that the map grows past what is allowed later.
+    // The data device is too slow for destaging, so that the map grows beyond the later limit.
     before.data.slowest.set(Duration::from_secs(1000));
     before.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..SECTORS {
@@ -137,7 +137,7 @@ fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
     let after = world(7, before.cut(Coin::Keep));
     after.with_volume(bounded(), |volume| async move {
         assert!(volume.status().map_bytes > BOUND.0);
-        // Waits until there is room.
+        // This write waits for free space.
         write(&volume, 2, SECTORS * LINE, 512).await;
         let status = volume.status();
         assert!(

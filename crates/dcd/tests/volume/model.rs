@@ -1,4 +1,4 @@
-//! Random requests against an array of bytes, with destaging and wraps of the log going on.
+//! Random requests compared with an array of bytes, during destaging and wraps of the log.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 3 << 20;
 
-/// What the volume must read as; `None` where a discard left it open.
+/// Expected content of the volume; `None` where a discard left it undefined.
 #[derive(Clone)]
 struct Model(Vec<Option<u8>>);
 
@@ -36,7 +36,7 @@ impl Model {
     }
 }
 
-/// A length between 512 B and 1 MiB, small ones likelier, and a place for it.
+/// Returns a position and a length between 512 B and 1 MiB; small lengths are more likely.
 fn extent(rng: &Rng) -> (u64, u64) {
     let len = 512 * (1 + rng.below(1 << rng.below(12)));
     let len = if rng.below(3) == 0 {
@@ -92,7 +92,7 @@ async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64
     }
 }
 
-/// Runs `requests` requests and gives a digest of all that happened.
+/// Runs `requests` requests. Returns a digest of all events.
 fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
     let data: Vec<u8> = stamp(u64::MAX, 0, DATA_BYTES);
     let log = fresh_log(LOG_BYTES, &data);
@@ -104,7 +104,7 @@ fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
     let digest = world.with_volume(options, move |volume| async move {
         for id in 0..requests {
             one_request(&volume, &rng, &model, id).await;
-            // Bursts and pauses, so that destaging by idleness happens, too.
+            // Bursts and pauses, so that destaging in idle periods happens, too.
             if rng.below(40) == 0 {
                 rt.sleep(Duration::from_millis(rng.below(2_000))).await;
             }

@@ -1,4 +1,4 @@
-//! The tasks of an idle volume sleep, that which notes flushes in the superblock among them.
+//! The tasks of an idle volume sleep, including the noter, which records flushes in the superblock.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, World, checked};
 use forebay_subjects::cache::volume::medium;
 
-/// Counts the times at which it jumps.
+/// A clock that counts its jumps.
 #[derive(Default)]
 struct CountingTime {
     below: VirtualTime,
@@ -36,7 +36,7 @@ impl Driver for CountingTime {
     }
 }
 
-/// Behind a flush, and behind an unflushed write that was destaged.
+/// After a flush, and after an unflushed write that was destaged.
 #[test]
 fn an_idle_volume_sleeps() {
     let clock = Rc::new(CountingTime::default());

@@ -1,4 +1,4 @@
-//! Log and data device on one disk: a failed flush of either makes the disk forget the unflushed writes of both.
+//! Log and data device on one disk: a failed flush of either makes the disk lose the unflushed writes of both.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,7 +21,8 @@ use crate::stamped::{holds, write};
 const LINE: u64 = 4096;
 const HALF: u64 = 6 << 20;
 
-/// A part of a disk, with a number of flushes that will fail. The disk forgets at each what is not durable.
+/// A part of a disk, with a number of flushes that will fail. At each of them the disk loses all data that is not
+/// durable.
 struct Part {
     disk: Rc<Disk>,
     part: Slice,
@@ -82,14 +83,14 @@ impl Device for Part {
     }
 }
 
-/// Two halves of a disk, log first, as a volume is given them.
+/// Combines two halves of a disk, log first, in the form in which a volume gets them.
 fn halves<D: Device + 'static>(halves: [&Rc<D>; 2]) -> [Rc<dyn Device>; 2] {
     let halves = halves.map(|half| Rc::clone(half) as Rc<dyn Device>);
     OneDisk::over(halves).map(|half| half as Rc<dyn Device>)
 }
 
-/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the world, for a
-/// cut.
+/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the world, for
+/// a power cut.
 fn on_one_disk<F: Future<Output = ()> + 'static>(
     each: impl FnOnce(Volume, Rt, Rc<Part>, Rc<Part>) -> F + 'static,
 ) -> World {
@@ -133,7 +134,7 @@ fn on_one_disk<F: Future<Output = ()> + 'static>(
     world
 }
 
-/// The line at `at` of the volume on a disk that holds `image`, after another attach.
+/// Returns the block at `at` of the volume on a disk that holds `image`, after another attach.
 fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
     let log = vec![0; 1 << 20];
     let world = Images { log, data: image }.world(2, None);
@@ -188,7 +189,7 @@ fn after_a_failed_flush_of_the_data_device_a_flush_covers_what_the_log_on_the_sa
         let drained = rt.spawn(async move { draining.drain().await.is_ok() });
         rt.sleep(Duration::from_millis(100)).await;
         write(&volume, 2, 80 * LINE, LINE).await;
-        // The log writes the line, and does not flush; then the data device's flush fails.
+        // The log writes the block without a flush; then the data device's flush fails.
         rt.sleep(Duration::from_millis(400)).await;
         noted.set(volume.flush().await.is_ok());
         drop(drained);

@@ -1,4 +1,4 @@
-//! A full log, a slow data device, and endings with requests in flight.
+//! A full log, a slow data device, and closes with requests in flight.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -33,7 +33,7 @@ fn writers_to_a_full_log_before_a_slow_device_are_slowed_and_all_served_alike() 
         let writers = counts.iter().enumerate().map(|(n, count)| {
             let (volume, until, rt) = (&volume, &until, &rt);
             async move {
-                // Some write much at a time, some little.
+                // Some clients write much at a time, some little.
                 let len = LINE << (n as u64 % 4 * 2);
                 while !until.get() {
                     let at = (n as u64 * 17 + count.get()) * LINE % (DATA_BYTES - len);
@@ -47,7 +47,7 @@ fn writers_to_a_full_log_before_a_slow_device_are_slowed_and_all_served_alike() 
         join_all(writers).await;
         let status = volume.status();
         assert!(status.throttled_s > 0.0, "the log was never full");
-        // 16 MiB of buffers and the segments around them is all there may ever be.
+        // The limit is 16 MiB of buffers and the segments around them.
         assert!(
             status.buffer_bytes <= 17 << 20,
             "{} buffered",
@@ -114,7 +114,7 @@ fn a_drain_ends_though_users_never_stop_writing() {
     });
 }
 
-/// One volume, closed at a random moment with requests in flight.
+/// Closes a volume at a random moment with requests in flight.
 fn close_in_flight(seed: u64) {
     let world = world(seed);
     world.data.slowest.set(Duration::from_millis(20));
@@ -163,7 +163,7 @@ fn close_in_flight(seed: u64) {
     }
 }
 
-/// Found by this test: home writes were left behind in flight, to meet those of the next attach.
+/// Found by this test: writes to the data device were left in flight, and could conflict with those of the next attach.
 #[test]
 fn closing_with_requests_in_flight_ends_them_and_keeps_all_that_was_acknowledged() {
     (0..40).for_each(close_in_flight);
@@ -198,8 +198,8 @@ fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
     });
 }
 
-/// Found by the simulator (seed 183): destaging slept until users would have been idle long enough,
-/// and slept on when a burst filled the log meanwhile; writers stood still until it woke.
+/// Found by the simulator (seed 183): destaging slept until clients would have been idle long enough, and did not wake
+/// when a burst filled the log meanwhile. Writers were blocked until it woke.
 #[test]
 fn a_burst_into_an_almost_empty_log_does_not_wait_for_destaging_to_wake() {
     let world = world(7);
@@ -209,7 +209,7 @@ fn a_burst_into_an_almost_empty_log_does_not_wait_for_destaging_to_wake() {
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
-        // Now it sleeps for as long as a log that is nearly empty lets it.
+        // Now destaging sleeps for as long as a nearly empty log allows.
         rt.sleep(Duration::from_millis(5)).await;
         for n in 0..64 {
             let began = rt.now();

@@ -1,5 +1,5 @@
-//! Salvage: what was lost with a log that was given up comes home when it can be read after all, and
-//! nothing newer is replaced.
+//! Salvage: data that was lost with an abandoned log is recovered if it can be read after all, and no newer data is
+//! replaced.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,22 +17,22 @@ use crate::stamped::{holds, write};
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
-/// What is lost in the beginning: 40 lines from here.
+/// Data that is lost at first: 40 blocks.
 const LOST: Range<u64> = 64 * LINE..104 * LINE;
 
-/// What is left of a world in which a log was given up while what it held could not be read; `since`
-/// says what happens then, before the volume is closed.
+/// Returns the disks after a log was abandoned while its data could not be read. `since` runs between the abandonment
+/// and the close of the volume.
 fn given_up<F: Future<Output = ()> + 'static>(
     since: impl FnOnce(Rc<forebay_sim::disk::Disk>, Volume) -> F + 'static,
 ) -> Images {
     let world = Images::fresh(DATA_BYTES).world(1, None);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        // Something older of the same sectors stands in the log, too.
+        // The log also holds older data of the same sectors.
         write(&volume, 1, LOST.start, LOST.end - LOST.start).await;
         volume.flush().await.unwrap();
         write(&volume, 2, LOST.start, LOST.end - LOST.start).await;
-        // So much that the segments before are not in memory any more.
+        // Enough data that the earlier segments are no longer in memory.
         write(&volume, 2, 200 * LINE, 80 * LINE).await;
         volume.flush().await.unwrap();
         log.fail(|_, range| range.end > SEGMENTS_AT);
@@ -91,7 +91,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
         holds(&after.data, 3, 300 * LINE, LINE),
         "newer than the log"
     );
-    // Nothing is named as lost any more, and the log is as little to be believed as before.
+    // No data is named as lost any more, and the log still must not be attached.
     for superblock in superblocks(&after.log) {
         assert!(superblock.abandoned);
         let payload = forebay_dcd::Payload::decode(&superblock.layer).unwrap();
@@ -109,7 +109,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
 
 #[test]
 fn what_was_written_after_it_was_lost_is_not_replaced_by_salvage() {
-    // 10 lines anew, and then home as the log's device takes writes again.
+    // The log's device takes writes again, and 10 of the lost blocks are rewritten, directly on the data device.
     let images = given_up(|log, volume| async move {
         log.fault.replace(None);
         write(&volume, 4, LOST.start + 8 * LINE, 10 * LINE).await;
@@ -132,7 +132,7 @@ fn what_cannot_be_read_yet_stays_named_and_comes_home_later() {
     let images = given_up(|_, _| async {});
     let world = images.world(2, None);
     let all = check(&world).salvage.unwrap();
-    // A block that holds data of some lines: the second record's.
+    // Within the second record: a block that holds data of some blocks of the volume.
     let bad = SEGMENTS_AT + (128 << 10) + 20 * LINE;
     world
         .log
@@ -147,7 +147,7 @@ fn what_cannot_be_read_yet_stays_named_and_comes_home_later() {
     assert!(holds(&home, 2, LOST.start, LOST.end - LOST.start));
 }
 
-/// The older copy of a sector would be taken for the newest.
+/// Otherwise the older copy of a sector would be treated as the newest.
 #[test]
 fn nothing_is_salvaged_while_records_of_the_log_are_missing() {
     let images = given_up(|_, _| async {});
@@ -181,7 +181,7 @@ fn a_log_that_counts_and_another_data_device_are_refused() {
     assert!(world.now().data == images.data && world.now().log == images.log);
 }
 
-/// At every request of a salvage the power may go: nothing is worse than before, and it can be done again.
+/// The power may fail at any request of a salvage: no data is worse off than before, and the salvage can be repeated.
 #[test]
 fn a_power_cut_during_salvage_loses_nothing_and_never_makes_the_log_count_again() {
     let images = given_up(|_, _| async {});

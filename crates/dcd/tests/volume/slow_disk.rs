@@ -1,12 +1,11 @@
-//! On a disk with one arm, destaging does not stand before users.
+//! A slow disk: on a disk with one actuator, destaging does not delay clients.
 //!
-//! Found with `forebay try` on an emulated disk: while the log was destaged, a flush took up to 2.6
-//! seconds, behind megabytes of reads of the log and dozens of writes home. And a user who came by every
-//! 700 ms kept destaging from ever taking home what it had read: it was not done in time, and began anew.
+//! Found with `forebay try` on an emulated disk: during destaging, a flush took up to 2.6 seconds, behind megabytes of
+//! log reads and dozens of writes to the data device. Also, a client request every 700 ms prevented destaging from ever
+//! writing the data that it had read: it did not finish in time, and began again.
 //!
-//! And a full log does not make writers stand still: on a disk of 150 I/Os a second they did, for up to
-//! nine seconds at a time, since room came 16 MiB at a time. `forebay-bench slow` tries more logs, more
-//! disks and more depths.
+//! A full log must not block writers either. On a disk of 150 I/Os a second they were blocked for up to nine seconds at
+//! a time, since space was freed 16 MiB at a time. `forebay-bench slow` tries more logs, more disks and more depths.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -27,7 +26,7 @@ const LOG_BYTES: u64 = 64 << 20;
 const DATA_BYTES: u64 = 512 << 20;
 /// Scattered blocks that are waiting in the log.
 const BLOCKS: u64 = 3000;
-/// A read or two, a few writes home, two copies of the superblock, and the flush's own turn.
+/// A read or two, a few writes to the data device, two copies of the superblock, and the flush itself.
 const FLUSH_MAX: Duration = Duration::from_millis(150);
 
 fn barracuda(rt: &Rt, bytes: u64) -> Rc<dyn Device> {
@@ -74,7 +73,7 @@ async fn write(volume: &Volume, block: u64) {
     written.unwrap();
 }
 
-/// The longest that a write and its flush took while the log was being destaged now and then.
+/// Returns the longest time of a write with its flush while the log was repeatedly destaged.
 async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
     for n in 0..BLOCKS {
         write(&volume, scattered(n)).await;
@@ -84,7 +83,7 @@ async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
     let mut n = BLOCKS;
     while volume.status().destaged_bytes < BLOCKS * 4096 * 3 / 4 {
         assert!(n < 2 * BLOCKS, "it is not destaged");
-        // Long enough for users to count as idle, and each time at another point of what goes on then.
+        // Long enough for clients to be considered idle, and each time at another point of destaging.
         rt.sleep(Duration::from_millis(700 + n * 13 % 100)).await;
         let began = rt.now();
         write(&volume, scattered(n)).await;
@@ -124,7 +123,7 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
     assert!(longest < FLUSH_MAX, "{longest:?} of virtual time");
 }
 
-/// What a drain of a volume looks like from the outside, every fifth of a second, and at its end.
+/// Samples the status during a drain, every fifth of a second and at its end.
 async fn looks_at_a_drain(rt: &Rt, volume: &Volume) -> Vec<Status> {
     let mut looks = vec![volume.status()];
     let mut draining = pin!(volume.drain());
@@ -144,8 +143,8 @@ async fn looks_at_a_drain(rt: &Rt, volume: &Volume) -> Vec<Status> {
     }
 }
 
-/// A drain said that nothing was done and nothing known for minutes, while it zeroed what a new
-/// filesystem had given up; then data went home in lumps.
+/// For minutes, the status of a drain showed no progress and no estimate, while the drain zeroed the ranges that a new
+/// filesystem had unmapped. Then the remaining data fell in large steps.
 #[test]
 fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
     const ZEROED: u64 = DATA_BYTES / 2;
@@ -170,7 +169,7 @@ fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
             steps.dedup();
             steps.len()
         };
-        // 64 MiB are zeroed at a time, and a run of neighbours is written.
+        // 64 MiB are zeroed at a time, and neighbouring blocks are written together.
         assert!(steps(Destaging::Zeroing) >= 4, "{looks:?}");
         assert!(steps(Destaging::Writing) >= 20, "{looks:?}");
         rt.sleep(Duration::from_secs(1)).await;
@@ -178,34 +177,34 @@ fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
     });
 }
 
-/// A device that takes so long for each request, one after another.
+/// Creates a device that takes `each` for every request, one after the other.
 fn even(rt: &Rt, len: u64, each: Duration) -> Rc<dyn Device> {
     let data = Rc::new(RamDevice::new(len, 512));
     let disk = Even::new(len / SECTOR_BYTES, each);
     Rc::new(Emulated::new(rt, data, disk).unwrap())
 }
 
-/// How a full log served writers.
+/// Service of writers by a full log: writes in each second, and the longest write.
 struct Served {
     by_second: Vec<u64>,
     longest: Duration,
 }
 
-/// Which block, by its number, is the so manieth to be written.
+/// Maps the sequence number of a write to its block.
 type Order = fn(u64) -> u64;
 
-/// All over the disk, hardly any twice.
+/// Scattered over the disk, with hardly any block repeated.
 const SCATTERED: Order = scattered;
-/// At first the same blocks over and over, more than a log full of them.
+/// At first the same blocks repeatedly, more than the log can hold.
 const AGAIN_AND_AGAIN: Order = |n| scattered(if n < 40_000 { n % 8_000 } else { n });
-/// At first one after the other, most of a log full of them.
+/// At first adjacent blocks in order, which fill most of the log.
 const IN_A_ROW: Order = |n| if n < 12_000 { n } else { scattered(n) };
 
 fn scattered(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DATA_BYTES / 4096)
 }
 
-/// Writes by `depth` writers for `seconds`, from an empty log on.
+/// Writes with `depth` writers for `seconds`, beginning with an empty log.
 async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize) -> Served {
     let (next, longest) = (Cell::new(0), Cell::new(Duration::ZERO));
     let (by_second, began) = (RefCell::new(vec![0; seconds]), rt.now());
@@ -228,10 +227,10 @@ async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize
     }
 }
 
-/// Requests that the disk serves a second without a log.
+/// Requests per second that the disk serves without a log.
 const OWN: u64 = 150;
 
-/// Holds writers to a full log before a disk of 150 I/Os a second to what they are promised.
+/// Asserts the guaranteed service of writers with a full log and a disk of 150 I/Os a second.
 fn serves_evenly(depth: u64, order: Order) {
     const SECONDS: usize = 180;
     let served = run(async move |rt| {
@@ -254,12 +253,12 @@ fn serves_evenly(depth: u64, order: Order) {
         worst * 2 >= median,
         "depth {depth}: {worst}/s, as a rule {median}/s"
     );
-    // Not even while what was written densely in a burst makes room for smaller records.
+    // This also holds while a dense burst is destaged and smaller records fill its space.
     assert!(
         worst * 15 >= OWN * 14,
         "depth {depth}: {worst}/s, and {OWN}/s without a log"
     );
-    // From the second on, the log is as good as full.
+    // From the second second on, the log is practically full.
     let mean = all[1..].iter().sum::<u64>() / (SECONDS as u64 - 1);
     assert!(
         mean >= OWN,
@@ -283,22 +282,22 @@ fn many_writers_to_a_full_log_before_a_slow_disk_are_served_evenly() {
     serves_evenly(128, SCATTERED);
 }
 
-/// How fast the log was emptied said how much to take home at once, and how fast writers might go on. What
-/// had been overwritten was emptied in no time, and then they stood still for 22 seconds.
+/// The rate at which the log was emptied determined the size of the next window and the pace of writers. Overwritten
+/// data was emptied very fast, and then writers were blocked for 22 seconds.
 #[test]
 fn writers_are_served_evenly_when_the_log_was_full_of_what_had_been_overwritten() {
     serves_evenly(1, AGAIN_AND_AGAIN);
     serves_evenly(32, AGAIN_AND_AGAIN);
 }
 
-/// As little as that does what lay in a row at home say of what is scattered.
+/// Likewise, the rate for adjacent blocks does not predict the rate for scattered blocks.
 #[test]
 fn writers_are_served_evenly_when_the_log_was_full_of_what_lies_in_a_row() {
     serves_evenly(1, IN_A_ROW);
     serves_evenly(32, IN_A_ROW);
 }
 
-/// Each had a record of its own, with a header as long as its data: the log held half of what it could.
+/// Each write had a record of its own, with a header as long as its data, so the log held half of its possible data.
 #[test]
 fn writers_that_wait_for_the_log_and_are_paced_share_records() {
     let (written, served) = run(async |rt| {

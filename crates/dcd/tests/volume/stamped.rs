@@ -1,4 +1,4 @@
-//! Writing what can be told apart, and looking for it.
+//! Writes distinguishable data, and checks for it.
 
 use forebay_dcd::Volume;
 use forebay_device::{BufMut, Device, DeviceError, Durability};
@@ -21,7 +21,7 @@ pub(crate) async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
     try_write(volume, id, at, len).await.expect("write");
 }
 
-/// Whether the stamp of `id` is there.
+/// Returns true if `image` has the stamp of `id` at this position.
 pub(crate) fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
     image[at as usize..(at + len) as usize] == stamp(id, at, len)
 }
