@@ -1,4 +1,4 @@
-//! Where the memory of buffers comes from: allocations of their own, and parts of huge pages.
+//! Memory of buffers: separate allocations, and parts of huge pages.
 #![allow(
     unsafe_code,
     reason = "raw memory: allocated, advised upon and freed here; each block has one owner, and no two of them overlap"
@@ -11,25 +11,25 @@ use std::sync::Arc;
 
 use rustix::mm::Advice;
 
-/// Alignment of every buffer's memory in bytes: what direct I/O wants at most.
+/// Alignment of every buffer's memory in bytes: the largest alignment that direct I/O requires.
 pub const ALIGN: usize = 4096;
 
-/// A huge page, in bytes, where pages are 4 KiB; elsewhere it is only a larger piece of memory.
+/// Size of a huge page, in bytes, if pages are 4 KiB. On other systems it is only a larger unit of memory.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
-/// Shorter buffers do not come in huge pages: for a few of them, much memory would be cleared.
+/// Minimum length of buffers in huge pages. For a few shorter buffers, too much memory would be cleared.
 pub(crate) const IN_HUGE_MIN: usize = 512 << 10;
 
-/// The longest block whose memory a thread keeps when it is freed, in pages of [`ALIGN`] bytes.
+/// Maximum length of a freed block that a thread keeps, in pages of [`ALIGN`] bytes.
 const SPARE_PAGES: usize = 16;
-/// So many bytes of freed blocks of each length a thread keeps at most.
+/// Maximum memory of freed blocks of each length that a thread keeps, in bytes.
 const SPARE_BYTES: usize = 64 << 10;
 
 thread_local! {
     static SPARE: RefCell<Spare> = const { RefCell::new(Spare([const { Vec::new() }; SPARE_PAGES])) };
 }
 
-/// Memory of short blocks that a thread has freed, by their length in pages: the next blocks of that length take it. Aligned memory
-/// costs an allocator much, and engines read and write blocks of few lengths.
+/// Memory of short blocks that a thread has freed, by their length in pages, for the next blocks of equal length.
+/// Aligned memory is expensive to allocate, and engines read and write blocks of few lengths.
 struct Spare([Vec<NonNull<u8>>; SPARE_PAGES]);
 
 impl Spare {
@@ -37,14 +37,14 @@ impl Spare {
         self.0.get_mut(layout.size() / ALIGN - 1)
     }
 
-    /// Initialised memory of exactly this layout.
+    /// Takes initialised memory of exactly this layout.
     fn take(layout: &Layout) -> Option<NonNull<u8>> {
-        // A thread that ends has none left.
+        // A thread that is ending has no kept memory left.
         let taken = SPARE.try_with(|spare| spare.borrow_mut().of(layout)?.pop());
         taken.ok().flatten()
     }
 
-    /// Keeps memory of this layout; false if there is enough.
+    /// Keeps memory of this layout. Returns false if enough is kept already.
     fn keep(layout: &Layout, ptr: NonNull<u8>) -> bool {
         let keep = |spare: &RefCell<Spare>| {
             let mut spare = spare.borrow_mut();
@@ -73,40 +73,40 @@ impl Drop for Spare {
     }
 }
 
-/// The layout of a block of its own: whole pages.
+/// Returns the layout of a separate block: whole pages.
 fn layout_of(len: usize) -> Layout {
     let len = len.max(1).next_multiple_of(ALIGN);
     Layout::from_size_align(len, ALIGN).expect("buffer too large")
 }
 
-/// One initialised allocation, or a part of one that is nobody else's.
+/// An initialised allocation, or a part of an allocation that no other block uses.
 pub(crate) struct Block {
     ptr: NonNull<u8>,
     from: Source,
 }
 
-/// Where a block's memory comes from.
+/// Origin of a block's memory.
 enum Source {
     Own(Layout),
-    /// So many bytes, whole pages; the allocation lives as long as its parts.
+    /// Part of a larger allocation, in bytes, which are whole pages. The allocation lives as long as its parts.
     Part {
         len: usize,
         _whole: Arc<Block>,
     },
 }
 
-// SAFETY: a block is plain memory with one owner; nothing about it belongs to a thread.
+// SAFETY: a block is plain memory with one owner, and no state of it belongs to a thread.
 unsafe impl Send for Block {}
-// SAFETY: a shared block gives no access by itself; Buf and BufMut give it by disjoint ranges.
+// SAFETY: a shared block gives no access by itself; `Buf` and `BufMut` access it through disjoint ranges.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Where it begins.
+    /// Returns the beginning of the block.
     pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
 
-    /// Bytes of memory that it takes, with what is lost to its alignment.
+    /// Returns the memory that the block takes, in bytes, including the padding for its alignment.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.from {
             Source::Own(layout) => layout.size(),
@@ -114,19 +114,19 @@ impl Block {
         }
     }
 
-    /// A block of zeroes.
+    /// Allocates a block of zeroes.
     pub(crate) fn zeroed(len: usize) -> Block {
         let layout = layout_of(len);
         let Some(ptr) = Spare::take(&layout) else {
             return Block::fresh(layout);
         };
-        // SAFETY: the layout is at least as long.
+        // SAFETY: the layout is at least `len` bytes long.
         unsafe { ptr.as_ptr().write_bytes(0, len) };
         let from = Source::Own(layout);
         Block { ptr, from }
     }
 
-    /// A block whose content is arbitrary, but initialised. Where debug assertions are on, it is never zeroes.
+    /// Allocates a block of arbitrary, but initialised, content. With debug assertions, the content is never zero.
     pub(crate) fn to_fill(len: usize) -> Block {
         let layout = layout_of(len);
         let block = match Spare::take(&layout) {
@@ -137,15 +137,15 @@ impl Block {
             None => Block::fresh(layout),
         };
         if cfg!(debug_assertions) {
-            // SAFETY: the layout is at least as long.
+            // SAFETY: the layout is at least `len` bytes long.
             unsafe { block.ptr.as_ptr().write_bytes(0xa5, len) };
         }
         block
     }
 
-    /// An allocation of zeroes.
+    /// Allocates zeroed memory.
     fn fresh(layout: Layout) -> Block {
-        // SAFETY: the layout's size is at least that of a page.
+        // SAFETY: the layout's size is at least one page, so it is not zero.
         let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(ptr) else {
             std::alloc::handle_alloc_error(layout)
@@ -154,27 +154,27 @@ impl Block {
         Block { ptr, from }
     }
 
-    /// So many blocks of `len` bytes as a huge page holds, at least one, in huge pages if the system has
-    /// any to give.
+    /// Allocates as many blocks of `len` bytes as fit into a huge page, but at least one. Uses huge pages if the system
+    /// has any free.
     pub(crate) fn in_huge_pages(len: usize) -> Vec<Block> {
         let apart = len.next_multiple_of(ALIGN);
         let whole = apart.next_multiple_of(HUGE_BYTES);
         let layout = Layout::from_size_align(whole, HUGE_BYTES).expect("buffer too large");
-        // SAFETY: the layout's size is at least that of a huge page.
+        // SAFETY: the layout's size is at least one huge page, so it is not zero.
         let ptr = unsafe { std::alloc::alloc(layout) };
         let Some(ptr) = NonNull::new(ptr) else {
             std::alloc::handle_alloc_error(layout)
         };
-        // SAFETY: the memory was just allocated, whole pages of it, and what is advised does not change
-        // what it holds. Where there is no such advice, it stays in small pages.
+        // SAFETY: the memory was just allocated and consists of whole pages, and this advice does not change its
+        // content. On a system without this advice, the memory stays in small pages.
         let _ = unsafe { rustix::mm::madvise(ptr.as_ptr().cast(), whole, Advice::LinuxHugepage) };
-        // Cleared only now, since that takes the pages.
-        // SAFETY: so long is the allocation.
+        // The memory is cleared only now, since clearing it allocates the pages.
+        // SAFETY: the allocation is `whole` bytes long.
         unsafe { ptr.as_ptr().write_bytes(0, whole) };
         let from = Source::Own(layout);
         let whole_block = Arc::new(Block { ptr, from });
         let part = |n: usize| Block {
-            // SAFETY: the part lies inside the allocation, and no two overlap.
+            // SAFETY: the part lies inside the allocation, and no two parts overlap.
             ptr: unsafe { ptr.add(n * apart) },
             from: Source::Part {
                 len: apart,
@@ -189,18 +189,19 @@ impl Drop for Block {
     fn drop(&mut self) {
         match &self.from {
             Source::Own(layout) if layout.align() == ALIGN && Spare::keep(layout, self.ptr) => {}
-            // SAFETY: allocated with this very layout, and dropped once, after all its parts.
+            // SAFETY: allocated with this layout, and dropped once, after all its parts.
             Source::Own(layout) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), *layout) },
             Source::Part { len, .. } => give_back(self.ptr, *len),
         }
     }
 }
 
-/// Gives the system the memory of a part of an allocation, though the rest of a huge page stays in use. What a process holds in
-/// memory (`mlockall`) takes an advice of its own, which Linux has had since 5.18: before, it goes with the whole.
+/// Returns the memory of a part of an allocation to the system, although the rest of a huge page stays in use. Locked
+/// memory (`mlockall`) needs a separate advice, which Linux has had since 5.18. On older systems, locked memory is
+/// returned with the whole allocation.
 fn give_back(at: NonNull<u8>, len: usize) {
     for advice in [Advice::LinuxDontneedLocked, Advice::LinuxDontNeed] {
-        // SAFETY: whole pages of an allocation that still lives, which nobody looks at any more.
+        // SAFETY: whole pages of an allocation that still lives, and no reference to them is left.
         if unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, advice) }.is_ok() {
             return;
         }
@@ -236,7 +237,8 @@ mod tests {
         }
         let kept = SPARE.with(|spare| spare.borrow().0.iter().map(Vec::len).sum::<usize>());
         assert!(kept > 0);
-        // A thread frees the memory that it keeps when it ends. The other block is dropped here, so this thread keeps its memory.
+        // A thread frees its kept memory when it ends. The other block is dropped here, so this thread keeps its
+        // memory.
         let from_there = std::thread::spawn(|| {
             drop(Block::zeroed(512));
             Block::zeroed(512)
@@ -249,16 +251,16 @@ mod tests {
         const HALF: usize = HUGE_BYTES / 2;
         let mut blocks = Block::in_huge_pages(HALF);
         let (other, kept) = (blocks.pop().expect("two"), blocks.pop().expect("two"));
-        // SAFETY: the block is as long, and nobody else has it.
+        // SAFETY: the block is `HALF` bytes long, and has no other user.
         let held = unsafe { std::slice::from_raw_parts_mut(kept.ptr().as_ptr(), HALF) };
         held.fill(7);
         let at = other.ptr().as_ptr().cast();
-        // As daemons do with all that they have.
-        // SAFETY: so long is the other block.
+        // Daemons lock all their memory in this way.
+        // SAFETY: the other block is `HALF` bytes long.
         unsafe { rustix::mm::mlock(at, HALF) }.expect("held");
         drop(other);
         let mut is_there = [1; HALF / ALIGN];
-        // SAFETY: the range is one of the allocation that `kept` keeps, and what is told has room.
+        // SAFETY: the range lies in the allocation that `kept` keeps alive, and the result has one byte for each page.
         let told = unsafe { libc::mincore(at, HALF, is_there.as_mut_ptr()) };
         assert_eq!((told, is_there.iter().max()), (0, Some(&0)));
         assert!(held.iter().all(|byte| *byte == 7));

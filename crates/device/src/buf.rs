@@ -1,11 +1,11 @@
-//! Aligned memory that can be handed down a stack and to the kernel without a copy.
+//! Aligned memory that passes down a stack and to the kernel without a copy.
 //!
-//! A [`BufMut`] is the only way to a stretch of memory and may change it; freezing makes it a
-//! [`Buf`], which is shared and never changes again. A `BufMut` can be split, so that the filled
-//! front of a segment is frozen and on its way to the disk while its back is still being filled.
+//! A [`BufMut`] is the only access to its range of memory, and can change it. Freezing turns it into a [`Buf`], which
+//! is shared and never changes again. A `BufMut` can be split, so that the filled front of a segment is frozen and
+//! written to the disk while its back is still being filled.
 //!
-//! Invariant, on which the unsafe code here rests: within one allocation, the ranges of all living
-//! `BufMut`s are disjoint from each other and from the ranges of all living `Buf`s.
+//! Invariant, on which the unsafe code here depends: within one allocation, the ranges of all living `BufMut`s are
+//! disjoint from each other and from the ranges of all living `Buf`s.
 #![allow(
     unsafe_code,
     reason = "memory that is shared and split; see the invariant above"
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::block::{Block, IN_HUGE_MIN};
 
-/// What a pool keeps for later.
+/// Unused blocks of a pool.
 struct Shelf {
     blocks: Mutex<Vec<Block>>,
-    /// As many blocks as are kept at most.
+    /// Maximum number of blocks kept.
     room: usize,
 }
 
@@ -37,7 +37,7 @@ impl Shelf {
     }
 }
 
-/// An allocation shared by buffers; goes back to its pool, if it has one, with the last of them.
+/// An allocation shared by buffers. Dropping the last of them returns it to its pool, if it has one.
 struct Owner {
     block: Option<Block>,
     shelf: Weak<Shelf>,
@@ -61,7 +61,7 @@ impl Owner {
     }
 }
 
-/// A supply of equally long buffers that are used again and again: their pages are touched once.
+/// A supply of equally long buffers that are reused, so that their pages are touched once.
 #[derive(Clone)]
 pub struct BufPool {
     shelf: Arc<Shelf>,
@@ -70,13 +70,13 @@ pub struct BufPool {
 }
 
 impl BufPool {
-    /// A pool of buffers of `len` bytes, empty at first, that keeps whatever comes back.
+    /// Creates an empty pool of buffers of `len` bytes, which keeps all buffers that are returned.
     pub fn new(len: usize) -> BufPool {
         BufPool::keeping(len, usize::MAX)
     }
 
-    /// A pool of buffers of `len` bytes, empty at first. While it keeps `buffers` of them unused,
-    /// the memory of others that come back is freed.
+    /// Creates an empty pool of buffers of `len` bytes, which keeps at most `buffers` unused ones. The memory of
+    /// further returned buffers is freed.
     pub fn keeping(len: usize, buffers: usize) -> BufPool {
         BufPool {
             shelf: Arc::new(Shelf {
@@ -88,25 +88,25 @@ impl BufPool {
         }
     }
 
-    /// The same pool, with large buffers in huge pages: the kernel pins these at once for a device's transfer, and asks the
-    /// device for one piece of memory, where it takes small ones page by page.
+    /// Returns this pool with large buffers in huge pages. The kernel pins a huge page as a whole for a device's
+    /// transfer and makes it one segment of the request, instead of page by page.
     #[must_use]
     pub fn in_huge_pages(self) -> BufPool {
         let huge = self.len >= IN_HUGE_MIN;
         BufPool { huge, ..self }
     }
 
-    /// How many buffers are kept unused now.
+    /// Returns the number of unused buffers.
     pub fn idle(&self) -> usize {
         self.shelf.blocks().len()
     }
 
-    /// Frees the memory of an unused buffer; false if there is none.
+    /// Frees the memory of an unused buffer. Returns false if the pool has none.
     pub fn free_idle(&self) -> bool {
         self.shelf.blocks().pop().is_some()
     }
 
-    /// A buffer, used before if there is one. Its content is arbitrary (but initialised).
+    /// Takes a buffer, preferably an unused one. Its content is arbitrary (but initialised).
     pub fn take(&self) -> BufMut {
         let used = self.shelf.blocks().pop();
         let block = used.unwrap_or_else(|| self.fresh());
@@ -130,7 +130,7 @@ impl BufPool {
     }
 }
 
-/// Memory with one user, who may change it. Starts out aligned to [`ALIGN`](crate::ALIGN).
+/// Memory with a single owner, which can change it. Initially aligned to [`ALIGN`](crate::ALIGN).
 pub struct BufMut {
     owner: Arc<Owner>,
     start: usize,
@@ -138,7 +138,7 @@ pub struct BufMut {
 }
 
 impl BufMut {
-    /// `len` bytes of zeroes.
+    /// Allocates `len` bytes of zeroes.
     pub fn zeroed(len: usize) -> BufMut {
         BufMut::over(
             Owner {
@@ -149,15 +149,15 @@ impl BufMut {
         )
     }
 
-    /// `len` bytes to read into, or to fill in another way. Their content is arbitrary (but initialised), so none of it may
-    /// be used before.
+    /// Allocates `len` bytes to read into, or to fill in another way. Their content is arbitrary (but initialised), so
+    /// it must not be used before they are filled.
     pub fn to_fill(len: usize) -> BufMut {
         let block = Some(Block::to_fill(len));
         let shelf = Weak::new();
         BufMut::over(Owner { block, shelf }, len)
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     pub fn copy_of(bytes: &[u8]) -> BufMut {
         let mut buf = BufMut::to_fill(bytes.len());
         buf.copy_from_slice(bytes);
@@ -172,10 +172,10 @@ impl BufMut {
         }
     }
 
-    /// Gives away the first `n` bytes and keeps the rest.
+    /// Splits off and returns the first `n` bytes. `self` keeps the rest.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the buffer is shorter than `n` bytes.
     #[must_use = "the front is lost otherwise"]
     pub fn split_to(&mut self, n: usize) -> BufMut {
         assert!(n <= self.len, "split at {n} of {} bytes", self.len);
@@ -189,12 +189,12 @@ impl BufMut {
         front
     }
 
-    /// Joins what was split: `self` and, right behind it, `back`.
+    /// Joins `self` and `back`, which must lie directly behind `self`.
     ///
     /// # Errors
-    /// Both as they were, if they are not neighbours in one allocation.
+    /// Returns both buffers unchanged, if they are not neighbours in one allocation.
     pub fn unsplit(mut self, back: BufMut) -> Result<BufMut, (BufMut, BufMut)> {
-        // The two ranges are disjoint from all others, so their union is.
+        // The two ranges are disjoint from all others, so their union is disjoint, too.
         if !Arc::ptr_eq(&self.owner, &back.owner) || self.start + self.len != back.start {
             return Err((self, back));
         }
@@ -202,16 +202,16 @@ impl BufMut {
         Ok(self)
     }
 
-    /// Shortens to `len` bytes; the rest is lost.
+    /// Shortens the buffer to `len` bytes. The rest is lost.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the buffer is shorter than `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         assert!(len <= self.len, "truncate to {len} of {} bytes", self.len);
         self.len = len;
     }
 
-    /// Makes the bytes unchangeable and shareable.
+    /// Makes the bytes immutable and shareable.
     pub fn freeze(self) -> Buf {
         Buf {
             owner: self.owner,
@@ -225,15 +225,15 @@ impl Deref for BufMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in the allocation, which is initialised and lives as long as the
-        // owner; by the module's invariant nobody else can change it.
+        // SAFETY: the range lies in the allocation, which is initialised and lives as long as the owner; by the
+        // module's invariant no other buffer can change the range.
         unsafe { std::slice::from_raw_parts(self.owner.ptr().as_ptr().add(self.start), self.len) }
     }
 }
 
 impl DerefMut for BufMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and nobody else can see the range at all.
+        // SAFETY: as for `deref`, and by the module's invariant no other buffer can access the range.
         unsafe {
             std::slice::from_raw_parts_mut(self.owner.ptr().as_ptr().add(self.start), self.len)
         }
@@ -246,7 +246,7 @@ impl std::fmt::Debug for BufMut {
     }
 }
 
-/// Memory that does not change, shared by counting references.
+/// Immutable memory, shared by reference counting.
 #[derive(Clone)]
 pub struct Buf {
     owner: Arc<Owner>,
@@ -255,10 +255,10 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// A part of this buffer, sharing its memory.
+    /// Returns a part of this buffer, which shares its memory.
     ///
     /// # Panics
-    /// If the range is not inside.
+    /// If the range is not inside the buffer.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Buf {
         let start = match range.start_bound() {
@@ -283,10 +283,10 @@ impl Buf {
         }
     }
 
-    /// The memory back for changing, if nobody else holds any of the allocation.
+    /// Makes the memory mutable again, if no other buffer shares the allocation.
     ///
     /// # Errors
-    /// The buffer as it was, if somebody does.
+    /// Returns the buffer unchanged, if another buffer shares the allocation.
     pub fn try_into_mut(mut self) -> Result<BufMut, Buf> {
         if Arc::get_mut(&mut self.owner).is_none() {
             return Err(self);
@@ -298,13 +298,13 @@ impl Buf {
         })
     }
 
-    /// Bytes of memory that are not free before this and all that share its allocation are dropped: whole pages, and all
-    /// that it was cut out of.
+    /// Returns the memory, in bytes, that stays in use until this buffer and all that share its allocation are dropped:
+    /// whole pages, including parts outside of this buffer.
     pub fn held_bytes(&self) -> usize {
         self.owner.block().held_bytes()
     }
 
-    /// True if the memory begins at a multiple of `align` bytes.
+    /// Returns true if the memory begins at a multiple of `align` bytes.
     pub fn is_aligned(&self, align: usize) -> bool {
         (self.as_ptr() as usize).is_multiple_of(align)
     }
@@ -314,8 +314,8 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in the initialised allocation, which the owner keeps alive; by the
-        // module's invariant no BufMut overlaps it, so it does not change.
+        // SAFETY: the range lies in the initialised allocation, which the owner keeps alive; by the module's invariant
+        // no `BufMut` overlaps the range, so it does not change.
         unsafe { std::slice::from_raw_parts(self.owner.ptr().as_ptr().add(self.start), self.len) }
     }
 }
@@ -397,7 +397,7 @@ mod tests {
             for (n, buf) in bufs.iter().enumerate() {
                 assert!(buf.iter().all(|byte| *byte == n as u8 + 1), "{len}, {n}");
             }
-            // The memory outlives its pool for as long as a buffer does.
+            // The memory outlives its pool for as long as one of its buffers lives.
             let last = bufs.pop().expect("five").freeze();
             drop((bufs, pool));
             assert!(last.iter().all(|byte| *byte == 5));

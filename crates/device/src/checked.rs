@@ -1,4 +1,4 @@
-//! The choke point between layers: what passes is in order.
+//! Enforcement of the device contract between layers.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,23 +8,23 @@ use crate::{
     Room,
 };
 
-/// A device that refuses what the contract forbids before the device below sees it, and traces
-/// every request (target `forebay::io`, level trace).
+/// A device that rejects requests that violate the contract before the device below receives them, and traces every
+/// request (target `forebay::io`, level trace).
 ///
-/// Refused: requests that are empty, unaligned, past the end.
+/// Rejected requests are empty, unaligned, or reach past the end.
 pub struct Checked<D> {
     below: D,
     block: u64,
-    /// The length when it was last looked at: the device below may be longer by now.
+    /// Last known length: the device below may have become longer.
     len: Cell<u64>,
     name: &'static str,
 }
 
 impl<D: Device> Checked<D> {
-    /// Wraps `below`; `name` is what traces call it.
+    /// Wraps `below`; `name` identifies the device in traces.
     ///
     /// # Panics
-    /// If the device's geometry breaks the contract.
+    /// If the device's geometry violates the contract.
     pub fn new(below: D, name: &'static str) -> Checked<D> {
         let geometry = below.geometry();
         let (block, physical) = (geometry.block_size, geometry.physical_block_size);
@@ -50,7 +50,7 @@ impl<D: Device> Checked<D> {
         }
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub fn below(&self) -> &D {
         &self.below
     }

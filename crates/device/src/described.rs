@@ -1,32 +1,32 @@
-//! What layers and programs say of themselves: a structure whose fields are described once, where they
-//! are declared. Reports, metrics and the page of documentation follow from that.
+//! Reports of layers and programs: a structure whose fields are described once, where they are declared. Reports,
+//! metrics and the documentation page are generated from this description.
 
-/// What a field of a report is.
+/// Kind of a field of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Words, a list, or a number that is only a name: no metric.
+    /// Text, a list, or a number that is only a name. Not a metric.
     Fact,
-    /// A number that goes up and down.
+    /// A number that can rise and fall.
     Gauge,
-    /// A number that only grows, from 0 when the volume is attached.
+    /// A number that only grows, from 0 at attach.
     Counter,
-    /// How long requests took.
+    /// The latency of requests.
     Latency,
 }
 
-/// A field of a report; a number is also a metric of the same name.
+/// A field of a report. A number is also a metric with the field's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Its name in JSON, which ends in its unit where that is not obvious.
+    /// Name in JSON, which ends in the unit where this is not obvious.
     pub name: &'static str,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// What it means, with its unit.
+    /// Meaning, with the unit.
     pub help: &'static str,
 }
 
-/// Declares a structure with public fields, and describes them: `Kind name: type = "help",`. The help is
-/// also the field's documentation. `FIELDS` lists the descriptions in order.
+/// Declares a structure with public fields, and describes them: `Kind name: type = "help",`. The help is also the
+/// field's documentation. `FIELDS` lists the descriptions in order.
 #[macro_export]
 macro_rules! described {
     (
@@ -41,7 +41,7 @@ macro_rules! described {
         }
 
         impl $name {
-            /// What each field is, in their order.
+            /// Descriptions of the fields, in order.
             pub const FIELDS: &'static [$crate::Field] = &[
                 $($crate::Field {
                     name: stringify!($field),

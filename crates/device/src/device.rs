@@ -1,4 +1,4 @@
-//! The contract.
+//! The contract of a device.
 
 use std::future::Future;
 use std::ops::Range;
@@ -7,109 +7,109 @@ use std::rc::Rc;
 
 use crate::{Buf, BufMut, Result};
 
-/// The future of one request. It borrows the device, is not `Send`, and must be driven to its end:
-/// dropping it halfway leaves open whether the request takes effect.
+/// The future of one request. It borrows the device, is not `Send`, and must be driven to its end. If it is dropped
+/// before, the request may or may not take effect.
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// What a device is like. Does not change while the device is open, but that a device may become longer: when it is asked
-/// to look ([`Device::refresh_len`]), and not otherwise.
+/// Properties of a device. They do not change while the device is open, with one exception: [`Device::refresh_len`] may
+/// find a longer device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Length in bytes; a multiple of `block_size`.
     pub len: u64,
     /// Smallest unit of a request, in bytes: 512 or 4096.
     pub block_size: u32,
-    /// The unit a write of which is atomic, in bytes: a power of two, at least `block_size`.
+    /// Unit of atomic writes, in bytes: a power of two, at least `block_size`.
     pub physical_block_size: u32,
-    /// The request size that serves the device well, in bytes.
+    /// Request size that the device serves efficiently, in bytes.
     pub preferred_io: u32,
     /// True if completed writes may be lost until a flush completes.
     pub volatile: bool,
     /// Unit in which discards take effect, in bytes; 0 if discards do nothing.
     pub discard_granularity: u32,
-    /// True if [`Device::write_zeroes`] with [`Room::Release`] gives room back as a discard does and
-    /// writes no more than the edges: a large range costs little. Only where discards take effect.
+    /// True if [`Device::write_zeroes`] with [`Room::Release`] releases space as a discard does, and writes at most the
+    /// edges. Then zeroing a large range is cheap. Only true if discards take effect.
     pub zeroes_by_unmapping: bool,
 }
 
-/// What becomes of the room that a zeroed range takes on a device which gives out room as it is
-/// written (a sparse file, thin provisioning, flash).
+/// Treatment of the space of a zeroed range, on a device that allocates space as it is written (a sparse file, thin
+/// provisioning, flash).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// It stays the range's: a later write there does not fail for lack of it.
+    /// The range keeps its space: a later write there does not fail for lack of space.
     Keep,
-    /// It is given back, where the device can; and where the range has none, none is taken.
+    /// The space is released, if the device can do this. A range without space stays without.
     Release,
 }
 
-/// When a write must be durable.
+/// Time at which a write must be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
     /// After the next completed flush.
     Flush,
-    /// When the write completes (the block layer's forced unit access).
+    /// At the completion of the write (the block layer's forced unit access).
     Fua,
 }
 
-/// Group of writes that a device should keep together on its medium, because they will be discarded at about the same time.
+/// Group of writes that a device should store together, because they will be discarded at about the same time.
 ///
-/// The counterpart of a placement handle of NVMe Flexible Data Placement (TP4146) and of a write stream of the Linux block
-/// layer. It is a hint: it changes neither what a device holds nor what it promises.
+/// The counterpart of a placement handle of NVMe Flexible Data Placement (TP4146) and of a write stream of the Linux
+/// block layer. The handle is a hint: it changes neither the device's content nor its guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct PlacementHandle(pub u16);
 
-/// A block device. Requests may be in flight in any number; each completes in its own time.
+/// A block device. Any number of requests may be in flight; they complete independently of each other.
 ///
-/// Offsets and lengths are bytes, multiples of `block_size`, inside the device, and not empty;
-/// [`crate::Checked`] holds callers to that.
+/// Offsets and lengths are in bytes. They must be multiples of `block_size`, inside the device, and not empty;
+/// [`crate::Checked`] enforces this.
 pub trait Device {
-    /// What the device is like.
+    /// Returns the properties of the device.
     fn geometry(&self) -> Geometry;
 
-    /// Looks if the medium became longer, and returns its length in bytes. A longer one is the device's from then on.
-    /// A shorter one changes nothing: requests past its end fail. Devices that are never resized have the
-    /// length that they have.
+    /// Checks whether the device became longer, and returns its length in bytes. A longer length is valid from then on.
+    /// A shorter length changes nothing: requests past the end fail. Devices that cannot be resized return their fixed
+    /// length.
     ///
     /// # Errors
-    /// If the medium cannot be asked.
+    /// If the length cannot be read.
     fn refresh_len(&self) -> Result<u64> {
         Ok(self.geometry().len)
     }
 
-    /// Says that writes to `range` from now on belong to `handle`, until another call says otherwise. Bytes that no call
-    /// named belong to handle 0. A device without placement does nothing.
+    /// Assigns future writes to `range` to `handle`, until another call reassigns the range. Bytes that were never
+    /// assigned belong to handle 0. A device without placement does nothing.
     fn place(&self, range: Range<u64>, handle: PlacementHandle) {
         let _ = (range, handle);
     }
 
-    /// Reads the whole of `buf` from byte `at`, and gives `buf` back.
+    /// Fills all of `buf` from byte `at` on, and returns `buf`.
     ///
     /// # Errors
-    /// If any part could not be read; then nothing of it is given.
+    /// If any part could not be read; then no data is returned.
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut>;
 
-    /// Writes the whole of `buf` at byte `at`. A read issued after this completes sees it.
+    /// Writes all of `buf` at byte `at`. A read issued after the write completes returns the new data.
     ///
     /// # Errors
-    /// Then the range holds old data, new data or a mixture, block by block.
+    /// After an error, each block of the range holds old or new data.
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()>;
 
-    /// When it completes, every write that had completed when it was issued is durable.
+    /// Makes every write durable that completed before the flush was issued.
     ///
     /// # Errors
-    /// Then any of the writes since the last good flush may be lost.
+    /// After an error, any of the writes since the last successful flush may be lost.
     fn flush(&self) -> IoFuture<'_, ()>;
 
-    /// Says that `range` is no longer needed. Its content is unspecified until written again.
+    /// Discards `range`: its content is no longer needed, and is unspecified until written again.
     ///
     /// # Errors
-    /// If the device tried and failed. One that does not support it does nothing and says so in
+    /// If the device tried and failed. A device without discards does nothing, and reports this in
     /// [`Geometry::discard_granularity`].
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()>;
 
-    /// Makes `range` read as zeroes, by the cheapest means that does with its room what `room` says.
-    /// As durable as a write. A device that cannot unmap writes the zeroes, which may take as long as
-    /// writing them does: [`Geometry::zeroes_by_unmapping`] tells.
+    /// Zeroes `range` by the cheapest means that treats its space according to `room`. As durable as a write. A device
+    /// that cannot unmap writes the zeroes, which may take as long as an ordinary write; see
+    /// [`Geometry::zeroes_by_unmapping`].
     ///
     /// # Errors
     /// As for a write.

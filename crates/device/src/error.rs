@@ -1,20 +1,20 @@
-//! What can go wrong with a device.
+//! Errors of devices.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was asked of a device.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// [`crate::Device::read`]
+    /// [`crate::Device::read`].
     Read,
-    /// [`crate::Device::write`]
+    /// [`crate::Device::write`].
     Write,
-    /// [`crate::Device::flush`]
+    /// [`crate::Device::flush`].
     Flush,
-    /// [`crate::Device::discard`]
+    /// [`crate::Device::discard`].
     Discard,
-    /// [`crate::Device::write_zeroes`]
+    /// [`crate::Device::write_zeroes`].
     WriteZeroes,
 }
 
@@ -30,71 +30,71 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// Why a device did not do what it was asked. All positions are bytes from the device's start.
+/// Reason why a device failed a request. All positions are bytes from the device's start.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeviceError {
     /// The request reaches past the end.
     #[error("{op} of bytes {range:?} reaches past the device's end at {len}")]
     OutOfRange {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
-        /// The bytes asked for.
+        /// Requested bytes.
         range: Range<u64>,
-        /// The device's length, in bytes.
+        /// Length of the device, in bytes.
         len: u64,
     },
     /// The request does not begin or end on a block boundary.
     #[error("{op} of bytes {range:?} is not in whole blocks of {block_size} bytes")]
     Unaligned {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
-        /// The bytes asked for.
+        /// Requested bytes.
         range: Range<u64>,
-        /// The device's block size, in bytes.
+        /// Block size of the device, in bytes.
         block_size: u32,
     },
-    /// The medium or the system refused.
+    /// The device or the system failed the request.
     #[error("{op} of bytes {range:?} failed: {source}")]
     Io {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
-        /// The bytes asked for; empty for a flush.
+        /// Requested bytes; empty for a flush.
         range: Range<u64>,
-        /// What the system said.
+        /// Error of the system.
         source: Arc<std::io::Error>,
     },
-    /// What is stored there does not match its checksum; giving it out would be a lie.
+    /// Stored data does not match its checksum, so it is not returned.
     #[error("bytes {range:?} are damaged: {detail}")]
     Damaged {
-        /// The bytes that cannot be given.
+        /// Bytes that cannot be returned.
         range: Range<u64>,
-        /// Where the damage was found.
+        /// Place where the damage was found.
         detail: &'static str,
     },
     /// The device accepts no writes.
     #[error("{op} refused: the device is read-only")]
     ReadOnly {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
     },
-    /// A required write or flush failed earlier; nothing is acknowledged after that.
+    /// A required write or flush failed earlier; no request is acknowledged after that.
     #[error("{op} refused: {cause}")]
     Failed {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
-        /// The failure that is latched.
+        /// The earlier failure.
         cause: Arc<str>,
     },
-    /// The device is being taken down.
+    /// The device is being closed.
     #[error("{op} refused: the device is closing")]
     Closed {
-        /// What was asked.
+        /// Kind of request.
         op: Op,
     },
 }
 
 impl DeviceError {
-    /// An [`DeviceError::Io`] from what the system said.
+    /// Creates a [`DeviceError::Io`] from an error of the system.
     pub fn io(op: Op, range: Range<u64>, source: std::io::Error) -> DeviceError {
         DeviceError::Io {
             op,
@@ -103,7 +103,7 @@ impl DeviceError {
         }
     }
 
-    /// The system's number for this error, for front ends that must answer with one (`EIO`, …).
+    /// Returns the system's error number, for front ends that must answer with a number (`EIO`, …).
     pub fn errno(&self) -> i32 {
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;
@@ -124,5 +124,5 @@ impl DeviceError {
     }
 }
 
-/// A device's answer.
+/// Result of a device's request.
 pub type Result<T, E = DeviceError> = std::result::Result<T, E>;

@@ -1,15 +1,13 @@
-//! The one interface of the whole stack: a [`Device`].
+//! The common interface of the whole stack: a [`Device`].
 //!
-//! A disk, a file, memory, a write cache over two devices: all are the same handful of async
-//! methods, so layers are devices made of devices and front ends serve any of them.
+//! A disk, a file, memory, and a write cache over two devices all implement a few async methods. So layers are devices
+//! made of devices, and front ends serve any of them.
 //!
-//! What is assumed of real media, and nothing more: a write of one physical block is atomic; a
-//! larger one may tear at block boundaries in any order; unflushed writes may be lost or kept in
-//! any combination; bits may rot.
+//! The stack assumes no more of real devices than this: a write of one physical block is atomic; a larger write may
+//! tear at block boundaries in any order; unflushed writes may be lost or kept in any combination; bits may rot.
 //!
-//! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, and its memory in `block.rs`,
-//! the only unsafe code here;
-//! [`Checked`], which every layer boundary goes through and which holds both sides to the contract.
+//! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, and its memory in `block.rs`, which contain the
+//! unsafe code of this crate; then [`Checked`], which guards every layer boundary and enforces the contract.
 
 mod block;
 mod buf;

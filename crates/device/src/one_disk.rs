@@ -1,19 +1,18 @@
 //! Devices on one disk, whose volatile cache they share.
 //!
-//! A disk that fails a flush may forget every write in its volatile cache, whichever device the write was for. The
-//! system reports the failure once, to the issuer of that flush; a flush of another device on the disk succeeds
-//! afterwards and makes nothing durable that was forgotten. So a device here fails its next flush if a flush of
-//! another device on the disk failed and this device had writes that were not durable. The layer above then does what
-//! it does about any failed flush.
+//! A disk that fails a flush may lose every write in its volatile cache, of any device. The system reports the failure
+//! once, to the issuer of that flush. A flush of another device on the disk succeeds afterwards, but does not make the
+//! lost writes durable. So a device here fails its next flush if a flush of another device on the disk failed and this
+//! device had writes that were not durable. The layer above then handles this like any failed flush.
 //!
 //! Invariants:
 //! - A flush succeeds only if no flush of another device failed between the first write that it covers and its own end.
 //! - A write with FUA succeeds only if no flush of another device failed while the write was in flight.
-//! - A failed write with FUA counts as a failed flush: a device may carry such a write out by a flush, and it is
-//!   unknown which of the two failed.
+//! - A failed write with FUA is treated as a failed flush: a device may carry such a write out as a write and a flush,
+//!   and it is unknown which of the two failed.
 //! - Flushes do not overlap.
-//! - A flush or a write with FUA succeeds only when all that were under way at its end have ended: a disk may report late
-//!   that it failed one of them.
+//! - A flush or a write with FUA succeeds only when all that were under way at its end have ended: a disk may report
+//!   late that it failed one of them.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -57,7 +56,7 @@ struct PartState {
     durable: Cell<u64>,
     /// Failed flushes of the other devices.
     failures: Cell<u64>,
-    /// True if writes of this device may be forgotten and the layer above has not been told.
+    /// True if writes of this device may be lost and the layer above has not received the error yet.
     lost: Cell<bool>,
 }
 
@@ -89,7 +88,7 @@ impl OneDisk {
         *self.shared.cause.borrow_mut() = error.to_string().into();
         for (index, part) in self.shared.parts.iter().enumerate() {
             if index == self.index {
-                // The layer above this device learns of the failure from the device's own error.
+                // The layer above this device receives the device's own error.
                 part.lost.set(false);
                 continue;
             }
@@ -100,7 +99,7 @@ impl OneDisk {
         }
     }
 
-    /// Tells the layer above, once, that writes may be forgotten.
+    /// Reports to the layer above, once, that writes may be lost.
     fn report_lost(&self) -> Result<()> {
         match self.own().lost.take() {
             true => Err(self.failed(Op::Flush)),
@@ -130,7 +129,7 @@ impl OneDisk {
         if self.own().failures.get() == failures {
             return Ok(());
         }
-        // The layer above takes this for a failed flush as well.
+        // The layer above also treats this error as a failed flush.
         self.own().lost.set(false);
         Err(self.failed(Op::Write))
     }
@@ -152,7 +151,7 @@ impl OneDisk {
         Ok(())
     }
 
-    /// Does a write that needs a flush to be durable.
+    /// Runs a write that needs a flush to be durable, and counts it.
     fn unflushed<'a>(&'a self, write: IoFuture<'a, ()>) -> IoFuture<'a, ()> {
         let own = self.own();
         own.issued.set(own.issued.get() + 1);

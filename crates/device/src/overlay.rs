@@ -1,6 +1,6 @@
-//! A device that is not changed: what is written stays in memory, in front of what is read.
+//! A device that is not changed: writes stay in memory, and reads see them in front of the device's content.
 //!
-//! So recovery can be tried on a device without a trace.
+//! So recovery can be tried on a device without changing it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,18 +9,18 @@ use std::rc::Rc;
 
 use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
 
-/// Bytes of a piece of memory.
+/// Unit of memory, in bytes.
 const PIECE: u64 = 4096;
 
-/// A device with what was written to it in memory.
+/// A device, with all writes to it in memory.
 pub struct Overlay {
     below: Rc<dyn Device>,
-    /// What was written, by the number of its piece.
+    /// Written units, by their number.
     pieces: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 impl Overlay {
-    /// Nothing is written yet.
+    /// Creates an overlay without writes.
     pub fn new(below: Rc<dyn Device>) -> Overlay {
         Overlay {
             below,
@@ -28,18 +28,18 @@ impl Overlay {
         }
     }
 
-    /// True if anything was written.
+    /// Returns true if any data was written.
     pub fn is_changed(&self) -> bool {
         !self.pieces.borrow().is_empty()
     }
 
-    /// Reads a range of `below`, whatever is in memory.
+    /// Reads a range of `below`, without the writes in memory.
     async fn original(&self, range: Range<u64>) -> Result<BufMut> {
         let len = (range.end - range.start) as usize;
         self.below.read(range.start, BufMut::zeroed(len)).await
     }
 
-    /// Notes what is written; of pieces that are written in part, the rest is read first.
+    /// Stores written bytes in memory. For units that are written in part, the rest is read first.
     async fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let end = at + bytes.len() as u64;
         let (first, last) = (at / PIECE, end.div_ceil(PIECE));
@@ -62,7 +62,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Puts what is in memory over what was read at `at`.
+    /// Copies the writes in memory over the bytes that were read at `at`.
     fn cover(&self, at: u64, buf: &mut [u8]) {
         let end = at + buf.len() as u64;
         let pieces = self.pieces.borrow();

@@ -10,19 +10,19 @@ use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
 
 const PAGE: usize = LINE_BYTES as usize;
 
-/// A device whose content lives in memory, page by page as it is written; the rest reads as zeroes.
+/// A device whose content lives in memory. Pages are allocated when they are written; the rest reads as zeroes.
 ///
-/// For scratch volumes, tests, and as the fastest thing a front end can be measured over.
+/// For scratch volumes, tests, and as the fastest device to measure a front end with.
 pub struct RamDevice {
     geometry: Cell<Geometry>,
     pages: RefCell<BTreeMap<u64, Box<[u8; PAGE]>>>,
 }
 
 impl RamDevice {
-    /// A device of `len` bytes in blocks of `block_size` bytes, all zeroes.
+    /// Creates a device of `len` zero bytes in blocks of `block_size` bytes.
     ///
     /// # Panics
-    /// If `len` is not in whole blocks, or the block size neither 512 nor 4096.
+    /// If `len` is not a multiple of the block size, or the block size is neither 512 nor 4096.
     pub fn new(len: u64, block_size: u32) -> RamDevice {
         assert!(
             block_size == 512 || block_size == 4096,
@@ -47,10 +47,10 @@ impl RamDevice {
         }
     }
 
-    /// Makes the device longer, by zeroes, as whoever owns the medium would.
+    /// Makes the device longer, with zeroes, as if its storage had been extended.
     ///
     /// # Panics
-    /// If `len` is not in whole blocks, or shorter than the device.
+    /// If `len` is not a multiple of the block size, or is shorter than the device.
     pub fn grow(&self, len: u64) {
         let geometry = self.geometry.get();
         let whole = len.is_multiple_of(geometry.block_size.into());
@@ -62,7 +62,7 @@ impl RamDevice {
         self.geometry.set(Geometry { len, ..geometry });
     }
 
-    /// Copies what is stored from byte `at` on into `out`.
+    /// Copies the content from byte `at` on into `out`.
     pub fn peek(&self, at: u64, out: &mut [u8]) {
         let pages = self.pages.borrow();
         for_pages(at, out.len(), |page, in_page, in_buf| {
@@ -98,7 +98,7 @@ impl RamDevice {
     }
 }
 
-/// Calls `each` with the page, the range in it and the range in the buffer, for all of a request.
+/// Calls `each` for every page of a request, with the page's number, the range in the page and the range in the buffer.
 fn for_pages(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range<usize>)) {
     let mut done = 0;
     while done < len {
@@ -137,7 +137,7 @@ impl Device for RamDevice {
         self.write_zeroes(range, Room::Release)
     }
 
-    /// Gives memory back whatever is said of room: a write never fails for lack of it.
+    /// Frees memory for both values of `room`: a write never fails for lack of space.
     fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.clear(range);

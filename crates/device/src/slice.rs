@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, PlacementHandle, Room};
 
-/// A stretch of another device. Several slices may share the device beneath: then they share its
-/// one arm and its one queue, as partitions of a disk do.
+/// A contiguous part of another device. Several slices may share the device below: then they share its actuator and its
+/// queue, like partitions of a disk.
 pub struct Slice {
     below: Rc<dyn Device>,
     start: u64,
@@ -14,7 +14,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// `len` bytes of `below` from byte `start` on; `None` if that is not inside `below` in whole
+    /// Returns `len` bytes of `below` from byte `start` on. `None` if this range is not inside `below`, or not in whole
     /// blocks.
     pub fn new(below: Rc<dyn Device>, start: u64, len: u64) -> Option<Slice> {
         let whole = below.geometry();

@@ -1,4 +1,4 @@
-//! A device in memory for content that is mostly stamps, and for terabytes of it.
+//! A device in memory for terabytes of content that consists mostly of stamps.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,37 +12,36 @@ use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
 const BLOCK: usize = LINE_BYTES as usize;
 const SECTOR: usize = 512;
 const WORD: usize = 8;
-/// Blocks of a chunk: as many as a word has bits.
+/// Blocks of a chunk: one for each bit of a word.
 const CHUNK_BLOCKS: u64 = 64;
-/// Chunks of a region, which is 1 GiB.
+/// Chunks of a region of 1 GiB.
 const REGION_CHUNKS: u64 = 4096;
 const REGION_BLOCKS: u64 = CHUNK_BLOCKS * REGION_CHUNKS;
 
 type Block = [u8; BLOCK];
 
-/// A device in memory that keeps what a block *is*, not its bytes: a block of 4 KiB that is one word of
-/// 8 bytes repeated takes about 9 bytes, one whose sectors each are that takes about 80, any other its
-/// length, and zeroes take nothing. So simulations whose users write stamps can have disks of their
-/// full size.
+/// A device in memory that stores blocks in compressed form. A block of 4 KiB that repeats one word of 8 bytes takes
+/// about 9 bytes. A block in which each sector repeats one word takes about 80, any other block its length, and zeroes
+/// take nothing. So simulations whose clients write stamps can have disks of full size.
 ///
-/// It behaves as [`crate::RamDevice`] does, whatever is written.
+/// For any content, it behaves like [`crate::RamDevice`].
 pub struct StampStore {
     geometry: Geometry,
     state: RefCell<State>,
 }
 
-/// What a [`StampStore`] keeps, in blocks of 4 KiB.
+/// Content of a [`StampStore`], in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StampUsage {
-    /// Blocks that are one word, and not zeroes.
+    /// Blocks that repeat one word, other than zero.
     pub words: u64,
-    /// Blocks whose sectors each are one word.
+    /// Blocks in which each sector repeats one word.
     pub sectors: u64,
-    /// Blocks kept in full.
+    /// Blocks stored in full.
     pub full: u64,
 }
 
-/// By number, the parts of 1 GiB of which something was written.
+/// Written regions of 1 GiB, by number.
 #[derive(Default)]
 struct State {
     regions: BTreeMap<u64, Box<[Option<Box<Chunk>>]>>,
@@ -50,24 +49,24 @@ struct State {
     full: Slab<Box<Block>>,
 }
 
-/// What 64 blocks are.
+/// Content of 64 blocks.
 struct Chunk {
-    /// The word that a block is, or where the rest of it is kept.
+    /// Word that a block repeats, or the key of the rest of its content.
     words: [u64; CHUNK_BLOCKS as usize],
-    /// Blocks that are kept by their sectors, a bit for each.
+    /// Blocks stored by sectors, one bit each.
     by_sectors: u64,
-    /// Blocks that are kept in full.
+    /// Blocks stored in full, one bit each.
     in_full: u64,
 }
 
-/// What a block is.
+/// Content of a block.
 enum Content<'a> {
     Word(u64),
     Sectors([u64; BLOCK / SECTOR]),
     Full(&'a Block),
 }
 
-/// The word that `bytes` repeat.
+/// Returns the word that `bytes` repeat.
 fn word_of(bytes: &[u8]) -> Option<u64> {
     let word = u64::from_ne_bytes(bytes[..WORD].try_into().expect("a word"));
     (bytes[WORD..] == bytes[..bytes.len() - WORD]).then_some(word)
@@ -103,7 +102,7 @@ impl Chunk {
     }
 }
 
-/// The region, the chunk in it and the block in that.
+/// Returns the region, the chunk in the region and the block in the chunk.
 fn place(block: u64) -> (u64, usize, usize) {
     let chunk = block % REGION_BLOCKS / CHUNK_BLOCKS;
     let region = block / REGION_BLOCKS;
@@ -168,7 +167,7 @@ impl State {
         };
     }
 
-    /// Makes whole blocks zeroes.
+    /// Zeroes whole blocks.
     fn clear(&mut self, blocks: Range<u64>) {
         let State {
             regions,
@@ -210,7 +209,7 @@ impl State {
     }
 }
 
-/// Makes a block of a chunk zeroes.
+/// Zeroes a block of a chunk.
 fn release(
     chunk: &mut Chunk,
     at: usize,
@@ -229,10 +228,10 @@ fn release(
 }
 
 impl StampStore {
-    /// A device of `len` bytes in blocks of `block_size` bytes, all zeroes.
+    /// Creates a device of `len` zero bytes in blocks of `block_size` bytes.
     ///
     /// # Panics
-    /// If `len` is not in whole blocks, or the block size neither 512 nor 4096.
+    /// If `len` is not a multiple of the block size, or the block size is neither 512 nor 4096.
     pub fn new(len: u64, block_size: u32) -> StampStore {
         assert!(
             block_size == 512 || block_size == 4096,
@@ -257,7 +256,7 @@ impl StampStore {
         }
     }
 
-    /// Copies what is stored from byte `at` on into `out`.
+    /// Copies the content from byte `at` on into `out`.
     pub fn peek(&self, at: u64, out: &mut [u8]) {
         let state = self.state.borrow();
         for_blocks(at, out.len(), |block, in_block, in_buf| {
@@ -290,7 +289,7 @@ impl StampStore {
         });
     }
 
-    /// What is kept now.
+    /// Returns the number of blocks by the form in which they are stored.
     pub fn usage(&self) -> StampUsage {
         let state = self.state.borrow();
         let chunks = state.regions.values().flatten().flatten();
@@ -319,7 +318,8 @@ impl StampStore {
     }
 }
 
-/// Calls `each` with the block, the range in it and the range in the buffer, for all of a request.
+/// Calls `each` for every block of a request, with the block's number, the range in the block and the range in the
+/// buffer.
 fn for_blocks(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range<usize>)) {
     let mut done = 0;
     while done < len {
@@ -358,7 +358,7 @@ impl Device for StampStore {
         self.write_zeroes(range, Room::Release)
     }
 
-    /// Gives memory back whatever is said of room: a write never fails for lack of it.
+    /// Frees memory for both values of `room`: a write never fails for lack of space.
     fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.zero(range);

@@ -26,7 +26,7 @@ fn peek(store: &StampStore, at: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn whatever_is_written_is_read_back_as_from_an_array_of_bytes() {
-    // Across the border of a region, whose chunks are looked up apart.
+    // Across the border of two regions, whose chunks are looked up separately.
     let base = 1024 * MIB - 128 * 4096;
     for seed in 0..40 {
         let rng = Rng::new(seed);

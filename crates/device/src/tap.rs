@@ -1,4 +1,4 @@
-//! A device of which somebody is told what it is asked.
+//! A device with hooks around its requests.
 
 use std::future::{Future, ready};
 use std::ops::{Deref, Range};
@@ -7,23 +7,23 @@ use crate::{
     Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, PlacementHandle, Result, Room,
 };
 
-/// A request that has come to a [`Tap`].
+/// A request to a [`Tap`].
 #[derive(Clone)]
 pub enum Asked {
-    /// To read these bytes.
+    /// Reads these bytes.
     Read(Range<u64>),
-    /// To write this from that byte on.
+    /// Writes a buffer from a byte on.
     Write(u64, Buf, Durability),
-    /// To flush.
+    /// Flushes.
     Flush,
-    /// To discard these bytes.
+    /// Discards these bytes.
     Discard(Range<u64>),
-    /// To zero these bytes.
+    /// Zeroes these bytes.
     WriteZeroes(Range<u64>, Room),
 }
 
 impl Asked {
-    /// The kind of request.
+    /// Returns the kind of request.
     pub fn op(&self) -> Op {
         match self {
             Asked::Read(_) => Op::Read,
@@ -34,7 +34,7 @@ impl Asked {
         }
     }
 
-    /// The bytes it is about; none for a flush.
+    /// Returns the bytes of the request; empty for a flush.
     pub fn range(&self) -> Range<u64> {
         match self {
             Asked::Read(range) | Asked::Discard(range) | Asked::WriteZeroes(range, _) => {
@@ -45,51 +45,51 @@ impl Asked {
         }
     }
 
-    /// Whether it may change what the device holds.
+    /// Returns true if the request may change the device's content.
     pub fn changes(&self) -> bool {
         !matches!(self, Asked::Read(_) | Asked::Flush)
     }
 }
 
-/// What is done around the requests of a [`Tap`]: counted, noted, delayed, refused.
+/// Hooks of a [`Tap`], which count, record, delay or fail its requests.
 pub trait Hooks {
-    /// What the device says it is like, whose geometry is `below`.
+    /// Returns the geometry of the tap; `below` is that of the device below.
     fn geometry(&self, below: Geometry) -> Geometry {
         below
     }
 
-    /// Comes before the request.
+    /// Runs before the request.
     ///
     /// # Errors
-    /// The request's, which then goes no further.
+    /// Becomes the error of the request, which is not passed on.
     fn before(&self, _asked: &Asked) -> impl Future<Output = Result<()>> {
         ready(Ok(()))
     }
 
-    /// What a device says of its length that is asked to look at it again.
+    /// Returns the result of [`Device::refresh_len`]; `len` is that of the device below.
     fn refreshed(&self, len: u64) -> u64 {
         len
     }
 
-    /// Comes after a request that succeeded.
+    /// Runs after a request that succeeded.
     ///
     /// # Errors
-    /// The request's, whose effect stays.
+    /// Becomes the error of the request, whose effect stays.
     fn after(&self, _asked: &Asked) -> impl Future<Output = Result<()>> {
         ready(Ok(()))
     }
 }
 
-/// A device that hands all it is asked on to another one, with hooks before and after: for tests and
-/// simulations. The hooks' own fields and methods are the tap's.
+/// A device that passes all requests on to another device, with hooks before and after: for tests and simulations. The
+/// tap dereferences to its hooks.
 pub struct Tap<D, H> {
-    /// What it hands requests on to.
+    /// The device that requests are passed on to.
     pub below: D,
     hooks: H,
 }
 
 impl<D: Device, H: Hooks> Tap<D, H> {
-    /// A tap before `below`.
+    /// Creates a tap in front of `below`.
     pub fn new(below: D, hooks: H) -> Tap<D, H> {
         Tap { below, hooks }
     }

@@ -7,10 +7,10 @@ use forebay_rt::Event;
 
 /// Flushes and writes with FUA of a device that are under way.
 ///
-/// A device may carry out each of them by a flush. If that fails, the device may forget every write in its volatile
-/// cache, work again, and report the failure only later. Meanwhile other durable requests succeed, also for writes that
-/// were forgotten. So a durable request that succeeded is believed only when all others that were under way at its end
-/// have ended, and none of them failed since it began ([`DurableRequests::end_of_others`]).
+/// A device may carry out each of them by a flush. If this flush fails, the device may lose every write in its volatile
+/// cache, work again, and report the failure only later. Meanwhile other durable requests succeed, also for lost
+/// writes. So a successful durable request alone proves nothing. All others that were under way at its end must have
+/// ended, and none of them may have failed since it began ([`DurableRequests::end_of_others`]).
 #[derive(Default)]
 pub struct DurableRequests {
     begun: Cell<u64>,
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that goes away, or an attach that ends, drops requests at any moment.
+    /// A client that disconnects, or an attach that ends, drops requests at any moment.
     #[test]
     fn a_request_that_is_dropped_has_ended_and_later_ones_are_not_waited_for() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));

@@ -1,6 +1,6 @@
-//! Compares bytes with zero.
+//! Comparison of bytes with zero.
 
-/// True if all `bytes` are zero. Many are compared at once, also where code is hardly optimised.
+/// Returns true if all `bytes` are zero. Compares many bytes at once, also in builds with little optimisation.
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     let is_zero = |block: &[u8; 64]| *block == [0; 64];

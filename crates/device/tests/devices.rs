@@ -1,4 +1,4 @@
-//! What every device here promises, seen from outside.
+//! Guarantees that every device of this crate gives, tested through its interface.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -83,7 +83,7 @@ fn what_a_device_became_longer_is_reached_through_all_that_is_above_it() {
         written.await.unwrap();
         assert_eq!(read(&device, 12288, 4096).await.unwrap(), vec![1; 4096]);
         assert!(read(&device, 16384, 4096).await.is_err());
-        // A part of it is as long as it was made.
+        // The length of a slice is fixed at its creation.
         assert_eq!(slice.refresh_len().unwrap(), 4096);
     });
 }
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// Notes what is asked, and refuses to flush.
+/// Records requests, and fails flushes.
 #[derive(Default)]
 struct Notes(RefCell<Vec<(Op, std::ops::Range<u64>, bool)>>);
 

@@ -11,7 +11,7 @@ use forebay_rt::{Executor, Rt, Task, VirtualTime};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Takes its time for requests, and fails some.
+/// Delays requests, and fails some.
 struct Part {
     rt: Rt,
     takes: Cell<Duration>,
@@ -50,7 +50,7 @@ impl Hooks for Part {
 
 type Below = Rc<Tap<RamDevice, Part>>;
 
-/// Two devices on one disk, and what is below each.
+/// Two devices on one disk, and the devices below them.
 struct Rig {
     rt: Rt,
     below: [Below; 2],
@@ -196,7 +196,7 @@ fn a_flush_succeeds_beside_no_failed_durable_write() {
     });
 }
 
-/// A disk may forget its cache at once, and report the failure late.
+/// A disk may lose its cache at once, and report the failure late.
 #[test]
 fn a_flush_waits_for_durable_writes_beside_it_that_may_have_failed() {
     run(|rig| async move {
