@@ -1,7 +1,7 @@
-//! Where the bytes of a device come from, and whether two are the same, whatever they are called.
+//! The storage that backs a device, and its identity, which does not depend on the name.
 //!
-//! This is the one place that knows kinds of storage: another one is a variant of [`Backend`], with what it
-//! is known by in [`Identity`].
+//! This is the only module that distinguishes kinds of storage. A new kind is a variant of [`Backend`], with its
+//! identity in [`Identity`].
 
 use std::fmt;
 use std::io;
@@ -11,44 +11,44 @@ use std::rc::Rc;
 
 use forebay_os::{NodeId, OpenError, OpenOptions, Opened, Ring};
 
-/// Where a device's bytes come from.
+/// The storage that backs a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Backend {
     /// A regular file or a block device.
     Path(PathBuf),
 }
 
-/// What storage is known by, however it is named: two that are equal are the same bytes.
+/// Identity of a storage, independent of its name: equal values mean the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Storage {
     /// A file's inode, or a block device's number.
     Node(NodeId),
 }
 
-/// Who a device is: its storage, and which part of that it is. An emulated disk is what it emulates the
-/// timing over.
+/// Identity of a device: its storage, and the part of the storage that it covers. An emulated disk has the identity of
+/// the storage that it emulates the timing over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     storage: Storage,
-    /// In bytes; all of it, if none.
+    /// Byte range of the part; `None` for the whole storage.
     part: Option<Range<u64>>,
 }
 
 impl Backend {
-    /// Opens it.
+    /// Opens the storage.
     ///
     /// # Errors
-    /// If it is not there, is in use, or cannot be opened.
+    /// If it does not exist, is in use, or cannot be opened.
     pub(crate) fn open(&self, ring: &Rc<Ring>, options: OpenOptions) -> Result<Opened, OpenError> {
         match self {
             Backend::Path(path) => forebay_os::open(ring, path, options),
         }
     }
 
-    /// Who a part of it is.
+    /// Returns the identity of a part of the storage.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the storage does not exist.
     pub(crate) fn identity(&self, part: Option<&Range<u64>>) -> io::Result<Identity> {
         let storage = match self {
             Backend::Path(path) => Storage::Node(forebay_os::node_id(path)?),
@@ -57,7 +57,7 @@ impl Backend {
         Ok(Identity { storage, part })
     }
 
-    /// The path, which all backends have so far.
+    /// Returns the path. All backends have a path so far.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Backend::Path(path) => path,
@@ -74,12 +74,12 @@ impl fmt::Display for Backend {
 }
 
 impl Identity {
-    /// True if both are on one device, in whatever parts.
+    /// Returns true if both are on one device, in any parts of it.
     pub fn shares_device(&self, other: &Identity) -> bool {
         self.storage == other.storage
     }
 
-    /// True if both are files of one filesystem.
+    /// Returns true if both are files of one filesystem.
     pub fn shares_filesystem(&self, other: &Identity) -> bool {
         let (Storage::Node(own), Storage::Node(other)) = (self.storage, other.storage);
         match (own, other) {
@@ -88,7 +88,7 @@ impl Identity {
         }
     }
 
-    /// True if both have bytes in common.
+    /// Returns true if both have bytes in common.
     pub fn overlaps(&self, other: &Identity) -> bool {
         let apart = match (&self.part, &other.part) {
             (Some(a), Some(b)) => a.end <= b.start || b.end <= a.start,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::Spec;
 
-    /// Identities of specs on the files `a`, a hard link to it `b`, and `c`.
+    /// Returns the identities of two specs on the files `a`, `b` (a hard link to `a`) and `c`.
     fn identities(specs: [&str; 2]) -> [Identity; 2] {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);

@@ -1,7 +1,7 @@
-//! What a device holds already: asked before something is made of it, since that erases it.
+//! Recognises the present content of a device. Creating a volume erases the device, so the content is checked first.
 //!
-//! A table of signatures (as `blkid` and `file` know them), for what is near the start, and a few
-//! that need more than a look at one place. Nothing found means only that nothing known is there.
+//! A table of signatures (as in `blkid` and `file`) covers formats that are recognised near the start of the device. A
+//! few other formats need more than one place to be read. An empty result only means that no known format was found.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,23 +13,23 @@ use forebay_vsl::Superblock;
 use crate::cache::{Held, held};
 use crate::space;
 
-/// Bytes read from the start: as far as the furthest signature.
+/// Bytes read from the start, up to the furthest signature.
 const HEAD_BYTES: u64 = 1 << 20;
 /// Bytes read from the end.
 const TAIL_BYTES: u64 = 128 << 10;
 
-/// What was recognised.
+/// Recognised content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Something of another system.
+    /// A format of another system.
     Foreign(&'static str),
     /// The log of a write cache.
     Log(Held),
     /// A log-structured volume with this id.
     Space(String),
-    /// A filesystem of this id.
+    /// A filesystem with this id.
     Files(String),
-    /// One that cannot be read, and why: broken, or of another version.
+    /// A log-structured volume that cannot be read because it is damaged or has another version.
     UnknownSpace(FormatError),
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Content {
     }
 }
 
-/// A pattern at a place, and what it is of.
+/// A byte pattern at a place, and the name of its format.
 struct Signature {
     at: usize,
     bytes: &'static [u8],
@@ -79,7 +79,8 @@ const fn signature(at: usize, bytes: &'static [u8], what: &'static str) -> Signa
     Signature { at, bytes, what }
 }
 
-/// In the order of trust: a boot sector ends like a partition table, so that comes last.
+/// Signatures in the order of trust. A boot sector has the same ending as a partition table, so the partition table is
+/// last.
 const SIGNATURES: &[Signature] = &[
     signature(0, b"XFSB", "an XFS filesystem"),
     signature(0x10040, b"_BHRfS_M", "a Btrfs filesystem"),
@@ -128,10 +129,10 @@ const SIGNATURES: &[Signature] = &[
 const MD_MAGIC: &[u8] = b"\xfc\x4e\x2b\xa9";
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
-/// Looks what `device` holds.
+/// Recognises the content of `device`.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the device cannot be read.
 pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
     if let Some(held) = held(&**device).await {
         return Ok(Some(Content::Log(held)));
@@ -146,7 +147,7 @@ pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceErr
     Ok(foreign(&head, &tail, len).map(Content::Foreign))
 }
 
-/// The log-structured volume on a device, if there is one.
+/// Returns the log-structured volume on a device, if it holds one.
 async fn space_on(device: &dyn Device) -> Option<Content> {
     let copies = space::superblocks(device).await.ok()?;
     let broken = [&copies.a, &copies.b]
@@ -175,7 +176,8 @@ async fn read(device: &Rc<dyn Device>, range: std::ops::Range<u64>) -> Result<Bu
         .await
 }
 
-/// `head` is the device's first bytes, `tail` its last; it has `len`.
+/// Recognises formats of other systems. `head` holds the first bytes of the device, `tail` the last; the device is
+/// `len` bytes long.
 fn foreign(head: &[u8], tail: &[u8], len: u64) -> Option<&'static str> {
     let found = SIGNATURES.iter().find(|signature| {
         head.get(signature.at..)
@@ -191,7 +193,7 @@ fn foreign(head: &[u8], tail: &[u8], len: u64) -> Option<&'static str> {
         let tail_from = len - tail.len() as u64;
         tail.get(usize::try_from(at.checked_sub(tail_from)?).ok()?..)
     };
-    // Version 1.0 and 0.90 of the MD superblock (drivers/md/md.c).
+    // Versions 1.0 and 0.90 of the MD superblock (drivers/md/md.c).
     let md_ends = [
         (len / 512)
             .checked_sub(16)
@@ -209,7 +211,7 @@ fn foreign(head: &[u8], tail: &[u8], len: u64) -> Option<&'static str> {
     (gpt(512).is_some() || gpt(4096).is_some()).then_some("a GPT partition table (its backup)")
 }
 
-/// An uberblock in the ring of either label at the start.
+/// Returns true if the ring of either label at the start contains an uberblock.
 fn is_zfs(head: &[u8]) -> bool {
     let uberblock = |at: usize| {
         let magic = head.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());

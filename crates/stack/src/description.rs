@@ -1,7 +1,7 @@
-//! A volume's description: the TOML file that `create` writes and an administrator may edit.
+//! A volume's configuration file: the TOML file that `create` writes and an administrator may edit.
 //!
-//! The file is the uppermost layer's table (`tree.rs`), with what concerns the volume and its service beside
-//! that. Its `kind` may be left out for a cache: files of before there were kinds have none.
+//! The file is the table of the uppermost layer (`tree.rs`), and also holds the settings of the volume and its service.
+//! A cache may omit `kind`, because files from before kinds existed do not have the key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,16 +23,17 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Name(String);
 
-/// Why a text is no name.
+/// Reason why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Empty, too long, or with other characters.
+    /// The name is empty, too long, or has other characters.
     #[error("\"{}\" cannot be a volume's name: use 1 to 64 of the characters A-Z a-z 0-9 _ . -", .0.escape_debug())]
     Characters(String),
-    /// It would be hidden, or a directory (`.`, `..`), where links to block devices are.
+    /// The name begins with a dot. In the directory with the links to block devices it would be hidden, or be a
+    /// directory (`.`, `..`).
     #[error("\"{0}\" cannot be a volume's name: it begins with a dot")]
     Hidden(String),
-    /// Its control socket would be where another volume's NBD socket is.
+    /// The control socket would have the path of another volume's NBD socket.
     #[error("\"{0}\" cannot be a volume's name: the ending .nbd is taken by sockets")]
     Reserved(String),
 }
@@ -40,12 +41,12 @@ pub enum NameError {
 const NAME_LEN_MAX: usize = 64;
 
 impl Name {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name made from the last part of a path, for those who give none.
+    /// Makes a name from the last part of a path, for callers that have no name.
     pub fn from_path(path: &Path) -> Option<Name> {
         let stem = path.file_stem()?.to_str()?;
         stem.parse().ok()
@@ -77,32 +78,32 @@ impl fmt::Display for Name {
     }
 }
 
-/// What there is to know of a volume to attach it.
+/// Everything needed to attach a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Description {
-    /// The name, which is also that of the file.
+    /// Name of the volume, and of the file.
     pub name: Name,
-    /// The volume's id, as the log has it; the log is refused if it has another.
+    /// Volume id as the log records it. A log with another id is refused.
     pub volume: Option<String>,
-    /// What it is made of.
+    /// Layers and devices of the volume.
     pub tree: Tree,
-    /// How to serve it.
+    /// Options of the service.
     pub options: Options,
 }
 
-/// Why a file is no description. The text names the file, the line and the key.
+/// Reason why a file is not a valid configuration file. The text names the file, the line and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
-    /// It is not TOML, or a key is unknown, missing or has a wrong value.
+    /// The file is not TOML, or a key is unknown, missing or has a wrong value.
     #[error("{}, line {line}{}: {message}; correct the file", file.display(), named(key))]
     Syntax {
         /// The file.
         file: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// The key, if one is concerned.
+        /// The key, if the error concerns a key.
         key: Option<String>,
-        /// What is wrong.
+        /// Description of the error.
         message: String,
     },
     /// The file's name and the name in it differ.
@@ -113,27 +114,27 @@ pub enum DescriptionError {
     OtherName {
         /// The file.
         file: PathBuf,
-        /// The name in it.
+        /// The name in the file.
         name: Name,
-        /// The name it was opened by.
+        /// The name that the file was opened by.
         expected: Name,
     },
-    /// A path depends on where the program is started.
+    /// A path is relative, so it depends on the directory where the program is started.
     #[error("{}, key \"{key}\": \"{path}\" is not an absolute path; write it from the root", file.display())]
     RelativePath {
         /// The file.
         file: PathBuf,
         /// The key.
         key: String,
-        /// Its value.
+        /// The value of the key.
         path: String,
     },
-    /// A layer is over a layer, and so on.
+    /// Too many layers are stacked.
     #[error("{}: {depth} layers are above each other; {DEPTH_MAX} at most can be", file.display())]
     TooDeep {
         /// The file.
         file: PathBuf,
-        /// How many there are.
+        /// Number of layers.
         depth: usize,
     },
 }
@@ -187,10 +188,10 @@ struct Keys {
 }
 
 impl Description {
-    /// Reads the content of `file`, which is named after the volume `expected`.
+    /// Parses the content of `file`, which is named after the volume `expected`.
     ///
     /// # Errors
-    /// If it is not a description of that volume.
+    /// If the content is not a configuration file of that volume.
     pub fn parse(
         content: &str,
         file: &Path,
@@ -239,7 +240,7 @@ impl Description {
         })
     }
 
-    /// The content of the file, with comments for whoever edits it.
+    /// Returns the content of the file, with comments for administrators that edit the file.
     pub fn to_toml(&self) -> String {
         let volume = match &self.volume {
             Some(volume) => format!("volume = {}\n", quoted(volume)),
@@ -287,7 +288,7 @@ impl Description {
     }
 }
 
-/// What to know of the devices of a volume.
+/// Returns the warning about the devices of a volume.
 fn caution(tree: &Tree) -> &'static str {
     match tree {
         Tree::Cache(_) => {
@@ -305,7 +306,7 @@ fn caution(tree: &Tree) -> &'static str {
     }
 }
 
-/// How the uppermost layer of a tree is set.
+/// Returns the options of the uppermost layer of a tree.
 fn set(tree: &Tree) -> CacheOptions {
     match tree {
         Tree::Cache(cache) => cache.options.clone(),
@@ -313,7 +314,7 @@ fn set(tree: &Tree) -> CacheOptions {
     }
 }
 
-/// The kind of a layer and its devices, as keys of its table.
+/// Returns the kind of a layer and its devices, as keys of the layer's table.
 fn children(tree: &Tree) -> String {
     let kind = quoted(&tree.kind().to_string());
     let data = match tree.data() {
@@ -327,7 +328,7 @@ fn children(tree: &Tree) -> String {
     format!("kind = {kind}\n{data}{log}")
 }
 
-/// The tables of the layers below, of which the first is that of `key`.
+/// Appends the tables of the layers below; the first table is that of `key`.
 fn tables(tree: &Tree, key: &str, out: &mut String) {
     let Below::Layer(layer) = tree.data() else {
         return;
@@ -341,7 +342,7 @@ fn tables(tree: &Tree, key: &str, out: &mut String) {
     tables(&layer, &format!("{key}.data"), out);
 }
 
-/// Whether a tree means the same wherever the program is started, and is one that can be worked with.
+/// Checks that the meaning of a tree does not depend on the working directory, and that the tree is supported.
 fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
     let depth = tree.depth();
     if depth > DEPTH_MAX {
@@ -360,12 +361,12 @@ fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
     }
 }
 
-/// Options of filesystems alone.
+/// Options of filesystems only.
 const OF_FILES: [&str; 2] = ["mount", "mount-options"];
-/// Options of what is a block device.
+/// Options of block devices only.
 const OF_BLOCKS: [&str; 2] = ["via", "listen"];
 
-/// Of each option: key, value, what to show where there is none, comment.
+/// Returns for each option its key, its value, the text shown if it has no value, and a comment.
 fn option_lines(
     options: &Options,
     cache: &CacheOptions,
@@ -412,7 +413,7 @@ fn text_of<T: fmt::Display>(value: &Option<T>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
 }
 
-/// A TOML string, whatever is in it.
+/// Quotes any text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
@@ -426,7 +427,7 @@ fn syntax_error(content: &str, file: &Path, error: &toml::de::Error) -> Descript
     DescriptionError::Syntax {
         file: file.into(),
         line,
-        // A missing key is named by the message; the line is then only where the file begins.
+        // For a missing key the message names the key, and the line is only the first line of the file.
         key: key
             .filter(|key| !key.starts_with('#') && !message.starts_with("missing"))
             .map(Into::into),
@@ -473,7 +474,7 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
-        // And with layers below.
+        // Layers below must survive the round trip, too.
         for _ in 1..DEPTH_MAX {
             let below = Box::new(description.tree.clone());
             let mut tree = Tree::cache("/dev/sdc".parse().unwrap(), "/dev/sdb".parse().unwrap());
@@ -611,7 +612,7 @@ mod tests {
         description.tree = description.tree.with(options).unwrap();
         let text = description.to_toml();
         assert!(!text.contains("bypass"), "{text}");
-        // What it says of the others is not a cache's either.
+        // The comments of the other options must not describe a cache either.
         for part in ["goes to the log", "map of what is in the log"] {
             assert!(!text.contains(part), "{text}");
         }
@@ -646,7 +647,7 @@ mod tests {
             error.contains("9 layers") && error.contains("8 at most"),
             "{error}"
         );
-        // Whatever is deeper is refused, too, before it could take up the stack.
+        // Deeper nesting must be refused before it can overflow the stack.
         let key = vec!["data"; 20_000].join(".");
         let deep = format!("name = 'archive'\n[{key}]\nkind = 'cache'\n");
         assert!(parse(&deep).is_err());

@@ -1,4 +1,4 @@
-//! Why devices cannot be composed to a volume.
+//! Reasons why devices cannot be composed into a volume.
 
 use std::path::PathBuf;
 
@@ -12,33 +12,33 @@ use forebay_vsl::OpenError as SpaceError;
 use crate::space::{NoSuchOption, hint};
 use crate::{Spec, SpecError};
 
-/// Why a volume cannot be put together.
+/// Reason why a volume cannot be composed.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
     /// A device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A cache is described that is over another one.
+    /// The configuration file describes a cache over another cache.
     #[error(
         "the data {0} is a write cache itself; a cache over a cache can be described, and not be opened \
          yet: name a device, or a log-structured volume"
     )]
     LayerBelow(String),
-    /// The log is not that of a cache over this log-structured volume.
+    /// The log does not belong to a cache over this log-structured volume.
     #[error(
         "the log {log} belongs to {want}, and the data {data} is {have}; name the right devices"
     )]
     OtherBelow {
         /// The log, as given.
         log: String,
-        /// The data, as given.
+        /// The data device, as given.
         data: String,
-        /// What the log is in front of.
+        /// The data that the log belongs to.
         want: String,
-        /// What the data device is taken for.
+        /// The data that the data device holds.
         have: String,
     },
-    /// Log and data are one.
+    /// The log and the data device overlap.
     #[error(
         "the log {log} and the data {data} are the same device{}; give another log, or parts that \
          do not overlap (PATH@OFFSET+LENGTH)",
@@ -47,12 +47,12 @@ pub enum StackError {
     SameDevice {
         /// The log, as given.
         log: String,
-        /// The data, as given.
+        /// The data device, as given.
         data: String,
-        /// Whether only parts of it were given.
+        /// True if only parts of the device were given.
         in_part: bool,
     },
-    /// One disk cannot be two.
+    /// Different models were named for two parts of one disk.
     #[error(
         "the log {log} and the data {data} are parts of one disk, which cannot be two models at once; \
          name the same model, with the same options, for both"
@@ -60,10 +60,10 @@ pub enum StackError {
     TwoModels {
         /// The log, as given.
         log: String,
-        /// The data, as given.
+        /// The data device, as given.
         data: String,
     },
-    /// The data does not fit on the disk it is to be like.
+    /// The data does not fit on the emulated disk.
     #[error(
         "{} has {} ({len} bytes), but the disk \"{model}\" holds {} ({capacity} bytes); give a larger \
          model, or a smaller image (an image may be smaller than the disk: it is its first part)",
@@ -72,7 +72,7 @@ pub enum StackError {
     TooLarge {
         /// The path of the data.
         path: PathBuf,
-        /// Its length in bytes.
+        /// The length of the data in bytes.
         len: u64,
         /// The disk's name.
         model: String,
@@ -87,7 +87,7 @@ pub enum StackError {
         /// The device's length in bytes.
         len: u64,
     },
-    /// The part is not in whole blocks.
+    /// The part is not aligned to whole blocks.
     #[error("{spec} does not begin and end on the device's blocks of {block_size} bytes; round it")]
     Unaligned {
         /// The part, as given.
@@ -95,71 +95,71 @@ pub enum StackError {
         /// The block size in bytes.
         block_size: u32,
     },
-    /// What was taken for a log is none, or cannot be looked at.
+    /// The device named as the log is not a log, or cannot be read.
     #[error("cannot use {log} as a Forebay log: {error}")]
     NotALog {
         /// The log, as given.
         log: String,
-        /// Why.
+        /// The cause.
         error: InspectError,
     },
-    /// What was lost with a log cannot be brought back.
+    /// Data that was lost with a log cannot be salvaged.
     #[error("cannot salvage {log} (data {data}): {error}")]
     Salvage {
         /// The log, as given.
         log: String,
-        /// The data, as given.
+        /// The data device, as given.
         data: String,
-        /// Why.
+        /// The cause.
         error: SalvageError,
     },
-    /// What was taken for a log-structured volume is none, or cannot be looked at.
+    /// The device named as a log-structured volume is not a log-structured volume, or cannot be read.
     #[error("cannot use {data} as a log-structured volume: {error}{}", hint(error))]
     NotASpace {
         /// The device, as given.
         data: String,
-        /// Why.
+        /// The cause.
         error: forebay_vsl::OpenError,
     },
-    /// The log-structured volume cannot be taken up.
+    /// The log-structured volume cannot be attached.
     #[error("cannot attach {data}: {error}{}", hint(error))]
     AttachSpace {
         /// The device, as given.
         data: String,
-        /// Why.
+        /// The cause.
         error: forebay_vsl::OpenError,
     },
-    /// A filesystem was taken for what is served as a block device.
+    /// A block device was requested, but the device holds a filesystem.
     #[error(
         "{0} holds a filesystem and no block device: mount it with: forebay mount --data {0} DIR"
     )]
     IsFiles(String),
-    /// What was taken for a filesystem is none.
+    /// The device named as a filesystem is not a filesystem.
     #[error("cannot use {data} as a filesystem: {error}")]
     NotFiles {
         /// The device, as given.
         data: String,
-        /// Why.
+        /// The cause.
         error: forebay_dfs::OpenError,
     },
-    /// A filesystem's structures cannot be read.
+    /// The structures of a filesystem cannot be read.
     #[error("cannot read the filesystem on {path}: {error}")]
     ReadFiles {
         /// The device, as given.
         path: String,
-        /// Why.
+        /// The cause.
         error: forebay_dfs::FsError,
     },
-    /// A layer has no such option.
+    /// The layer does not have this option.
     #[error(transparent)]
     NoSuchOption(#[from] NoSuchOption),
-    /// Only a write cache has something to salvage.
+    /// Only the log of a write cache can be salvaged.
     #[error("{0} is no write cache: only the log of one can be salvaged")]
     NothingToSalvage(String),
-    /// What was lost with a log over a log-structured volume is not brought back.
+    /// Salvage does not support the log of a cache over a log-structured volume.
     #[error("{0} is the log of a cache over a log-structured volume, which cannot be salvaged yet")]
     SalvageOver(String),
-    /// A log remembers its data by what is no path.
+    /// The data device that the log records is not a path.
     #[error(
         "the log {log} remembers its data device as {path}, which is no path ({error}); say where it is \
          with --data PATH"
@@ -167,22 +167,22 @@ pub enum StackError {
     Remembered {
         /// The log, as given.
         log: String,
-        /// What it remembers.
+        /// The recorded text.
         path: String,
-        /// Why that is no path.
+        /// Reason why the text is not a path.
         error: SpecError,
     },
-    /// What is to be made does not go together.
+    /// The options of the requested volume contradict each other.
     #[error("{0}")]
     Wanted(String),
-    /// A volume of that kind cannot be on that device.
+    /// The device is unsuitable for a volume of this kind.
     #[error("cannot use {path} as {what}: {why}")]
     Unfit {
         /// The device, as given.
         path: String,
-        /// As what.
+        /// The intended role.
         what: &'static str,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// A device cannot be read.
@@ -190,50 +190,51 @@ pub enum StackError {
     Read {
         /// The device, as given.
         path: String,
-        /// Why.
+        /// The cause.
         error: forebay_device::DeviceError,
     },
-    /// A volume cannot be made.
+    /// A volume cannot be created.
     #[error("cannot make {what} of {path}: {why}")]
     Make {
         /// The device, as given.
         path: String,
-        /// What was to be made.
+        /// The kind of volume that was requested.
         what: &'static str,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// The write cache refuses.
+    /// The write cache cannot be attached.
     #[error("cannot attach {log} (data {data}): {error}")]
     Attach {
         /// The log, as given.
         log: String,
-        /// The data, as given.
+        /// The data device, as given.
         data: String,
-        /// Why.
+        /// The cause.
         error: AttachError,
     },
 }
 
-/// What stands in the way, as far as programs tell it apart.
+/// Class of an error, as far as programs distinguish errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// None of the others.
+    /// Any other cause.
     General,
-    /// What was asked for cannot be.
+    /// The request is impossible.
     Usage,
-    /// What was named is not there, or not what it should be.
+    /// A named object is missing, or is not of the expected kind.
     NotFound,
-    /// Going on could lose or mix up data, or it is in use.
+    /// Continuing could lose or mix up data, or the object is in use.
     Refused,
-    /// Going on would give up data that is missing from a log, which can be accepted.
+    /// Continuing would abandon data that is missing from a log. An administrator can accept the loss.
     Loss,
     /// A device failed.
     Device,
 }
 
 impl StackError {
-    /// Why what should be a log-structured volume cannot be looked at: it is none, or its device fails.
+    /// Returns the error for a device that was named as a log-structured volume, but cannot be read or is not such a
+    /// volume.
     pub(crate) fn not_a_space(data: &Spec, error: SpaceError) -> StackError {
         let path = data.to_string();
         match error {
@@ -242,7 +243,7 @@ impl StackError {
         }
     }
 
-    /// What stands in the way.
+    /// Returns the class of the error.
     pub fn cause(&self) -> Cause {
         match self {
             StackError::Open(error) => cause_in_opening(error),
@@ -289,7 +290,7 @@ impl StackError {
     }
 }
 
-/// Of a device that cannot be opened.
+/// Returns the class of an error in opening a device.
 fn cause_in_opening(error: &OpenError) -> Cause {
     match error {
         OpenError::Missing { .. } => Cause::NotFound,
@@ -300,7 +301,7 @@ fn cause_in_opening(error: &OpenError) -> Cause {
     }
 }
 
-/// Of a log-structured volume that cannot be taken up.
+/// Returns the class of an error in attaching a log-structured volume.
 fn cause_in_space(error: &SpaceError) -> Cause {
     match error {
         SpaceError::Damaged { .. } => Cause::Loss,
@@ -310,7 +311,7 @@ fn cause_in_space(error: &SpaceError) -> Cause {
     }
 }
 
-/// Of a log that cannot be taken up.
+/// Returns the class of an error in attaching a log.
 fn cause_in_log(error: &LogError) -> Cause {
     match error {
         LogError::Damaged(_) => Cause::Loss,

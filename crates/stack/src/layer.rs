@@ -1,4 +1,4 @@
-//! What a volume that is in use can be asked, whatever layers it is made of.
+//! The interface of an attached volume, independent of its layers.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -13,117 +13,119 @@ use forebay_units::ByteLen;
 use crate::not_done::NotDone;
 use crate::{Cause, Counted, Placing, Status};
 
-/// What a layer answers, once it has.
+/// Future result of a layer's operation.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Why not everything is where it belongs, in words.
+/// Reason, in words, why some data has not reached its final place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotDrained(pub(crate) String);
 
-/// A volume whose devices became longer, or that was to be longer.
+/// Result of extending a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resized {
-    /// Its length before, in bytes; of a filesystem, how much fitted into it.
+    /// Length before, in bytes; for a filesystem, its capacity.
     pub before: u64,
-    /// The same now.
+    /// Length, or capacity, now.
     pub len: u64,
-    /// What an administrator should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
-/// How a volume places data, and what is known for that choice.
+/// Placement of data in a volume, and the information for choosing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuned {
-    /// The placement before.
+    /// Placement before the call.
     pub before: Kind,
-    /// The placement now.
+    /// Placement now.
     pub placement: Kind,
-    /// True if the volume changes it where another is expected to cost less.
+    /// True if the volume changes its placement when it expects another placement to cost less.
     pub auto: bool,
-    /// What costs least by what its users write, and why; none before enough was written.
+    /// The cheapest placement for the recorded writes, and the reason; `None` before enough was written.
     pub reason: Option<String>,
-    /// Looks at what users write so far, and the placement that the newest of them found better.
+    /// Number of evaluations of the writes so far.
     pub looks: u64,
-    /// See `looks`.
+    /// Placement that the newest evaluation found better.
     pub leaning: Option<Kind>,
 }
 
-/// The uppermost layer of an attached volume: a device, and what there is to know and to do besides.
+/// The uppermost layer of an attached volume: a device, and the operations and reports beside it.
 ///
-/// What a layer has no use for, it leaves as it is here.
+/// A layer keeps the default of each method that it does not need.
 pub trait Layer {
-    /// The volume's name.
+    /// Returns the volume's name.
     fn name(&self) -> String;
 
-    /// The volume's id.
+    /// Returns the volume's id.
     fn id(&self) -> String;
 
-    /// The volume, to be served as a block device; none of a filesystem.
+    /// Returns the volume, to be served as a block device; `None` for a filesystem.
     fn device(&self) -> Option<Rc<dyn Device>> {
         None
     }
 
-    /// The filesystem, to be mounted, and where to count what is asked of it; none of what is a block device.
+    /// Returns the filesystem, to be mounted, and the counters of its requests; `None` for a block device.
     fn files(&self) -> Option<(Fs, Rc<Counted>)> {
         None
     }
 
-    /// How much more data there is room for where none is yet, in bytes; none if there is room for all of it.
+    /// Returns the bytes still available for unallocated ranges; `None` if the volume is not thin.
     fn room(&self) -> Option<u64> {
         None
     }
 
-    /// Whether zeroes cost the same whatever their length.
+    /// Returns true if the cost of zeroing does not depend on the length.
     fn fast_zeroes(&self) -> bool {
         false
     }
 
-    /// Whether what was acknowledged is there after the process that serves the volume has died, flushed
-    /// or not, as long as the system lives.
+    /// Returns true if acknowledged data survives the death of the serving process, even without a flush, as long as
+    /// the system keeps running.
     fn survives_kill(&self) -> bool {
         false
     }
 
-    /// The volume at a glance.
+    /// Returns a summary of the volume's state.
     fn status(&self) -> Status;
 
-    /// Where the parts of a byte range lie, in order, as far as is known without reading; what is not known counts as at home.
+    /// Returns the places of a byte range, in order, as far as they are known without reading. Unknown ranges are
+    /// reported on the data device.
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent>;
 
-    /// The same, with what has to be read for it. Of what cannot be read, nothing is said: parts may be missing.
+    /// Returns the places of a byte range, and reads the map for them where needed. The result omits ranges whose map
+    /// cannot be read.
     fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
         Box::pin(async move { self.place(range) })
     }
 
-    /// Brings everything that was acknowledged before the call where it is to stay, and keeps trying
-    /// while a device fails: bound it by a timeout, and look at [`Layer::status`] for progress.
+    /// Brings all data that was acknowledged before the call to its final place. It keeps trying while a device fails:
+    /// bound the call by a timeout, and watch [`Layer::status`] for progress.
     ///
     /// # Errors
-    /// If something cannot be brought there because it is lost.
+    /// If some data is lost and cannot be brought there.
     fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>>;
 
-    /// Why a drain that does not end does not end; none if nothing is left.
+    /// Returns the reason why a drain does not end; `None` if nothing is left to do.
     fn what_is_left(&self) -> Option<NotDrained>;
 
-    /// True while there is something to give up: data that a device does not give back.
+    /// Returns true while data could be abandoned, because a device cannot read it.
     fn has_to_give_up(&self) -> bool {
         false
     }
 
-    /// Counts as lost, on an administrator's word, what cannot be read now.
+    /// Declares lost, at an administrator's command, the data that cannot be read now.
     fn give_up(&self) {}
 
-    /// True until what was to be given up is lost, or was read after all.
+    /// Returns true until the abandoned data is either recorded as lost or was read after all.
     fn gives_up(&self) -> bool {
         false
     }
 
-    /// Looks at the lengths of the devices, takes what they have become longer, and makes the volume `size` bytes long if
-    /// that is given. [`Layer::device`] has the new length from then on.
+    /// Checks the lengths of the devices and uses any added length. If `size` is given, makes the volume `size` bytes
+    /// long. [`Layer::device`] has the new length from then on.
     ///
     /// # Errors
-    /// If a device became shorter, or the volume cannot have that size. It keeps its length.
+    /// If a device became shorter, or the volume cannot have that size. The volume keeps its length.
     fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         let _ = size;
         Box::pin(async {
@@ -132,34 +134,34 @@ pub trait Layer {
         })
     }
 
-    /// Has the volume place data like this from now on, or as it finds best; `None` changes nothing.
+    /// Sets the placement of new data, or lets the volume choose it. `None` changes nothing.
     ///
     /// # Errors
-    /// If the volume places no data, is too full for that placement, or its device fails.
+    /// If the volume has no placement, is too full for that placement, or its device fails.
     fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
         let _ = placement;
         Box::pin(async { Err(NotDone::places_nothing()) })
     }
 
-    /// Ends service: new requests fail, those under way end, and what was acknowledged becomes durable.
-    /// Takes no longer than the devices, and for devices that fail no longer than was agreed.
+    /// Ends service: new requests fail, requests in progress end, and acknowledged data becomes durable. The call takes
+    /// no longer than the devices need; for devices that fail, no longer than the configured limit.
     ///
     /// # Errors
-    /// If what was acknowledged could not be made durable.
+    /// If acknowledged data could not be made durable.
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>>;
 
-    /// How far the work on the devices is, by a measure of the layer's own that grows while any is done: for who waits
-    /// long for [`Layer::close`]. Always the same where that takes no longer than was agreed.
+    /// Returns a measure of the work on the devices, specific to the layer, that grows while work is done. Callers that
+    /// wait long for [`Layer::close`] watch it. It is constant where closing takes no longer than the configured limit.
     fn progress(&self) -> u64 {
         0
     }
 
-    /// What to know before the devices are used otherwise, if there is anything. After
+    /// Returns a warning that an administrator must read before using the devices otherwise, if any. After
     /// [`Layer::close`] it is final.
     fn warning(&self) -> Option<String> {
         None
     }
 
-    /// What requests may be waiting for now, in words.
+    /// Returns, in words, the reason why requests may be waiting now.
     fn what_holds_up(&self) -> String;
 }

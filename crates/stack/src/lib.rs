@@ -1,18 +1,18 @@
-//! From what an administrator writes to a device that can be served.
+//! From an administrator's configuration to a device that can be served.
 //!
-//! A path, perhaps of a part of a device, is a [`Spec`]; a volume's description file is a
-//! [`Description`] of a [`Tree`] of layers; both are only text until [`open`] opens the devices with
-//! all the checks that keep the two from being mixed up, and [`attach`] puts the layers on
-//! them. What comes of that is a [`Layer`]: commands and daemons ask it, and know none by name. Nor do
-//! they where a volume is made ([`Wanted`]), or looked at while it is not in use ([`Own`]). The layers are
-//! write caches (`cache/`) and log-structured volumes (`space/`); a cache may be over one of these (`over/`). A filesystem
-//! (`files/`) is on a log-structured space of its own, and is no device but files.
+//! A path, perhaps of a part of a device, is a [`Spec`]. A volume's configuration file is a [`Description`] of a
+//! [`Tree`] of layers. Both are only text until [`open`] opens the devices, with all the checks that prevent mixing
+//! them up. [`attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use this
+//! interface and do not depend on a particular kind of layer. The same holds for creating a volume ([`Wanted`]) and for
+//! inspecting a volume that is not in use ([`Own`]). The layers are write caches (`cache/`) and log-structured volumes
+//! (`space/`); a cache may be over a log-structured volume (`over/`). A filesystem (`files/`) is on a log-structured
+//! space of its own, and offers files instead of a device.
 //!
-//! This crate reads no files but devices: the text of a description comes from the program and goes
-//! back to it.
+//! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`,
-//! `mounting.rs`, `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`, `over/`, `files/`.
+//! `mounting.rs`, `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`,
+//! `over/`, `files/`.
 
 mod backend;
 mod cache;

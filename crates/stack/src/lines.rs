@@ -1,13 +1,13 @@
-//! How layers put themselves in words.
+//! Textual reports of layers.
 
-/// Lines of a key and what there is to say of it.
+/// Lines of a report: a key and its text.
 pub type Lines = Vec<(&'static str, String)>;
 
-/// What a layer does not know of itself, and has in its words.
+/// Facts that a layer's report needs and the layer does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// The log device, as it was named.
+    /// The log device, as given.
     pub log: &'a str,
-    /// Memory of request buffers, and its bound, in bytes.
+    /// Memory in use for request buffers, and its limit, in bytes.
     pub requests: (u64, u64),
 }

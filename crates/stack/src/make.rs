@@ -1,4 +1,4 @@
-//! Making a volume of devices, whatever its layers.
+//! Creates a volume on devices, for every kind of layer.
 
 use std::rc::Rc;
 
@@ -16,39 +16,39 @@ use crate::over::{self, is_space, is_under_cache};
 use crate::space::{self, Long, NewSpace, Placing, SpareShare, layout_on};
 use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
 
-/// Where the first segment lies, of a log and of a log-structured volume.
+/// Offset of the first segment, both of a log and of a log-structured volume.
 const SEGMENTS_AT: u64 = 1 << 20;
 
-/// A segment of a cache's log where nothing is said.
+/// Default segment size of a cache's log.
 const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
 
-/// The longest volume that a cache can be in front of.
+/// The longest volume that a cache supports.
 const CACHED_MAX: ByteLen = ByteLen::gib(4 << 20);
 
-/// A volume as it is to be made.
+/// Parameters of a volume to be created.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// What it does.
+    /// Kind of the uppermost layer.
     pub kind: Kind,
     /// The data device.
     pub data: Spec,
-    /// The log device of a cache, or of one in front of a log-structured volume.
+    /// The log device of a cache, which may be in front of a log-structured volume.
     pub log: Option<Spec>,
     /// Bytes in a segment.
     pub segment: Option<ByteLen>,
-    /// Of a log-structured volume: its length.
+    /// Length of a log-structured volume.
     pub size: Option<ByteLen>,
-    /// Of a log-structured volume: how data is placed.
+    /// Placement of data in a log-structured volume.
     pub placement: Option<Placing>,
-    /// Of a log-structured volume: bytes of a page, for placements that go by pages.
+    /// Page size of a log-structured volume in bytes, for placements that track pages.
     pub page: Option<ByteLen>,
-    /// Of a log-structured volume: the share that is kept free.
+    /// Share of a log-structured volume that is kept free.
     pub spare: Option<SpareShare>,
-    /// Of a filesystem: what else there is to say.
+    /// Further parameters of a filesystem.
     pub files: FilesWanted,
 }
 
-/// The devices for a volume to be made, opened; none of them is changed yet.
+/// The opened devices of a volume to be created; all are still unchanged.
 pub struct Blank {
     wanted: Wanted,
     devices: Devices,
@@ -58,26 +58,26 @@ enum Devices {
     Cache(Box<Pair>),
     Space(Box<Part>),
     Files(Box<Part>),
-    /// A cache over a log-structured volume, both to be made.
+    /// A cache over a log-structured volume; both are created.
     Over(Box<Pair>),
 }
 
-/// A volume that was made.
+/// A created volume.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Its id.
+    /// The volume's id.
     pub volume: String,
-    /// What it is made of.
+    /// Layers and devices of the volume.
     pub tree: Tree,
-    /// The same for people.
+    /// Description for people.
     pub said: String,
 }
 
 impl Wanted {
-    /// The device that is formatted, with the log beside it of a log-structured volume that has one.
+    /// Returns the device that is formatted. For a log-structured volume with a log, the log is formatted, too.
     ///
     /// # Errors
-    /// If none is named, or something is said that does not go with the kind.
+    /// If no such device is named, or a parameter does not fit the kind.
     pub fn own(&self) -> Result<&Spec, StackError> {
         let refuse = |text: &str| Err(StackError::Wanted(text.into()));
         match (self.kind, &self.log) {
@@ -110,7 +110,7 @@ impl Wanted {
         }
     }
 
-    /// Whether a log-structured volume can have these sizes.
+    /// Checks the sizes for a log-structured volume.
     fn sizes(&self) -> Result<(), StackError> {
         let refuse = |text: String| Err(StackError::Wanted(text));
         let pages = ByteLen::kib(4)..=ByteLen::kib(64);
@@ -134,7 +134,7 @@ impl Wanted {
     /// Opens the devices.
     ///
     /// # Errors
-    /// If one cannot be opened, two do not go together, or the one that is to be formatted does not do.
+    /// If a device cannot be opened, two devices do not go together, or the device to be formatted is unsuitable.
     pub fn open(self, rt: &Rt, ring: &Rc<Ring>) -> Result<Blank, StackError> {
         let own = self.own()?.clone();
         let pair = |log| -> Result<Pair, StackError> {
@@ -167,7 +167,8 @@ impl Wanted {
         Ok(Blank { wanted, devices })
     }
 
-    /// Of a log-structured volume, what is said of segments is said of its own.
+    /// Returns the segment size of the log. For a log-structured volume, `segment` is the size of the volume's own
+    /// segments.
     fn log_segment(&self) -> ByteLen {
         let said = self.segment.filter(|_| self.kind == Kind::Cache);
         said.unwrap_or(LOG_SEGMENT)
@@ -193,7 +194,7 @@ fn unfit(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackE
 }
 
 impl Blank {
-    /// The devices that are to be formatted, and what they are to be.
+    /// Returns the devices that will be formatted, each with its role.
     fn formatted(&self) -> Vec<(&Part, &'static str)> {
         match &self.devices {
             Devices::Cache(pair) => vec![(&pair.log, "log")],
@@ -202,7 +203,7 @@ impl Blank {
         }
     }
 
-    /// The log among them.
+    /// Returns the log among the devices.
     fn log(&self) -> Option<&Part> {
         match &self.devices {
             Devices::Cache(pair) | Devices::Over(pair) => Some(&pair.log),
@@ -210,16 +211,17 @@ impl Blank {
         }
     }
 
-    /// The device that should have no holes, if it is a file: what is written to a log is acknowledged when it is
-    /// durable, which takes longer where room must be found first.
+    /// Returns the device that should have no holes if it is a file. A write to a log is acknowledged when it is
+    /// durable, and allocating blocks of the file first takes longer.
     pub fn to_fill(&self) -> Option<&Part> {
         self.log()
     }
 
-    /// What the devices that are to be formatted hold, each with its name, and why it should not be overwritten.
+    /// Returns the content of each device that will be formatted, with the device's name and the reason not to
+    /// overwrite it.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If a device cannot be read.
     pub async fn holds(&self) -> Result<Vec<(Spec, Content, String)>, StackError> {
         let mut held = Vec::new();
         for (part, role) in self.formatted() {
@@ -259,14 +261,14 @@ impl Blank {
         Ok(Some((content, why)))
     }
 
-    /// The id of the volume that is on the device that is to be formatted, if there is one.
+    /// Returns the id of the volume on the device that will be formatted, if the device holds the log of a volume.
     pub async fn replaces(&self) -> Option<String> {
         let (own, _) = *self.formatted().first()?;
         let log = cache::inspect(own).await.ok();
         log.map(|info| info.volume)
     }
 
-    /// Makes the volume.
+    /// Creates the volume.
     ///
     /// # Errors
     /// If a device fails.
@@ -296,7 +298,7 @@ impl Blank {
             Devices::Space(data) => make_space(rt, data, &wanted.space(), id).await,
             Devices::Files(data) => make_files(rt, data, wanted, (id, clock)).await,
             Devices::Over(pair) => {
-                // Two volumes, each with an id.
+                // The two volumes need different ids.
                 let mut below = id;
                 below[15] ^= 0xff;
                 let below = make_space(rt, &pair.data, &wanted.space(), below).await?;
@@ -314,11 +316,11 @@ impl Blank {
 /// The largest segment.
 const SEGMENT_MAX: ByteLen = ByteLen::mib(64);
 
-/// A device from this many unused bytes on is worth a word.
+/// The least number of unused bytes on a device that is reported.
 const UNUSED_WORTH: u64 = 1 << 20;
 
-/// What is not used of a device of `have` bytes on which `count` segments of `segment` bytes lie, in words; the most that
-/// there may be of them are `most`. Empty if it is little.
+/// Reports, in words, the unused bytes of a device of `have` bytes that holds `count` segments of `segment` bytes. A
+/// device can have at most `most` segments. Returns an empty text if few bytes are unused.
 fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> String {
     let bytes = have.saturating_sub(SEGMENTS_AT + count * segment);
     if bytes < UNUSED_WORTH {
@@ -336,7 +338,7 @@ fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> St
     format!("; UNUSED: {unused} ({bytes} bytes) at the end of {spec} ({why})")
 }
 
-/// A cache that was made in front of a device or of what lies there, in words.
+/// Describes a created cache in front of a device, or of the volume on that device.
 fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
     let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
     let segment = ByteLen(info.segment_bytes.into());
@@ -359,7 +361,7 @@ fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
     }
 }
 
-/// What a log-structured space does not use of its device, in words.
+/// Reports, in words, the bytes of a device that its log-structured space does not use.
 fn unused_of(data: &Part, layout: &forebay_vsl::Layout) -> String {
     let segments = (layout.segment_count.into(), layout.segment_bytes.into());
     let have = data.device.geometry().len;
@@ -436,7 +438,7 @@ fn cannot_make(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> 
     }
 }
 
-/// Which volume a log is of, in words.
+/// Describes the volume that a log belongs to.
 async fn described(log: &Part) -> String {
     match cache::inspect(log).await {
         Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
@@ -453,7 +455,7 @@ mod tests {
     fn what_a_device_has_more_than_a_volume_can_use_is_said_with_its_length_and_the_reason() {
         let spec: Spec = "disk".parse().unwrap();
         let on = |have, count, segment| unused(&spec, have, (count, segment), 4);
-        // All of it, and a little more.
+        // The device is used completely, or but for a few bytes.
         assert_eq!(on(SEGMENTS_AT + 4 * SEGMENTS_AT, 4, SEGMENTS_AT), "");
         assert_eq!(on(SEGMENTS_AT + 4 * SEGMENTS_AT + 4096, 4, SEGMENTS_AT), "");
         let rest = on(SEGMENTS_AT + (3 << 26) + (5 << 20), 3, 1 << 26);

@@ -1,14 +1,14 @@
-//! Which disk a path is to be like.
+//! The emulated disk of a path.
 
 use std::fmt;
 use std::str::FromStr;
 
 use forebay_model::disk;
 
-/// An emulated disk as it is named: `NAME[,cache=CACHE][,queue=QUEUE][,phase=PART]`.
+/// An emulated disk as users name it: `NAME[,cache=CACHE][,queue=QUEUE][,phase=PART]`.
 ///
-/// It says how long the data takes, never what the data is: a volume made over an emulated disk is
-/// the same volume without it.
+/// The model determines the time that requests take, never the data. A volume made over an emulated disk is the same
+/// volume without the emulation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Model {
     name: String,
@@ -17,7 +17,7 @@ pub struct Model {
     phase: Option<Phase>,
 }
 
-/// What the drive's own cache does.
+/// Mode of the drive's own cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cache {
     Off,
@@ -26,7 +26,7 @@ enum Cache {
     Own,
 }
 
-/// How the drive chooses among the requests it has.
+/// Order in which the drive serves its queued requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Queue {
     Fcfs,
@@ -34,7 +34,7 @@ enum Queue {
     Sptf,
 }
 
-/// The rotational position at the beginning, in millionths of a turn: less than one turn.
+/// Rotational position at the beginning, in millionths of a rotation: less than one rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Phase(u32);
 
@@ -66,13 +66,13 @@ const QUEUES: [(&str, Queue); 3] = [
     ("sptf", Queue::Sptf),
 ];
 
-/// Why a text names no emulated disk.
+/// Reason why a text is not the name of an emulated disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// No disk is known by that name.
+    /// No disk model has this name.
     #[error("there is no disk model \"{}\"; there are {}", .0.escape_debug(), model_names())]
     Unknown(String),
-    /// An option is none.
+    /// An option is unknown, or its value is invalid.
     #[error(
         "\"{}\" is no option of a disk model; use cache=off|read|on|own, queue=fcfs|elevator|sptf, \
          or phase=0.25 (a part of a turn), each once", .0.escape_debug()
@@ -106,17 +106,17 @@ fn choice<T: Copy>(choices: &[(&'static str, T)], text: &str) -> Option<T> {
 }
 
 impl Model {
-    /// The name of the disk.
+    /// Returns the name of the disk.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The disk's parameters.
+    /// Returns the disk's parameters.
     pub(crate) fn spec(&self) -> disk::Spec {
         disk::named(&self.name).expect("looked up when it was read")
     }
 
-    /// How it is set. The caches are off and the queue is first come, first served, unless said.
+    /// Returns the settings of the disk. By default the caches are off and the queue is first come, first served.
     pub(crate) fn options(&self) -> disk::Options {
         let explicit = |read_ahead, immediate_report| {
             disk::Caches::Explicit(disk::CacheChoice {

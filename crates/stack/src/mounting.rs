@@ -1,4 +1,4 @@
-//! Where a filesystem is mounted and how: what `mount` and `fstab` say.
+//! Mount point and mount options of a filesystem, as `mount` and `fstab` write them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use forebay_dfs::AccessTimes;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountDir(pub PathBuf);
 
-/// Why a text is not where, or how, a filesystem can be mounted.
+/// Reason why a text is not a mount point or a mount option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountOptionError {
-    /// The path depends on where the program is started.
+    /// The path is relative, so it depends on the directory where the program is started.
     #[error("\"{0}\" is not an absolute path; write it from the root")]
     Relative(String),
-    /// There is no such option.
+    /// The option is unknown.
     #[error(
         "\"{0}\" is no option of a mount; there are: ro, rw, nosuid, suid, nodev, dev, noexec, exec, noatime, \
          relatime, strictatime, nodiratime, diratime, sync, dirsync, parallel_direct, allow_other, private, and what fstab says of other things (defaults, auto, \
@@ -42,32 +42,32 @@ impl fmt::Display for MountDir {
     }
 }
 
-/// How a filesystem is mounted: the words behind `-o`, of which a later one wins.
+/// Mount options: the words behind `-o`. A later word overrides an earlier word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MountOptions {
-    /// Nothing can be changed through the mount.
+    /// The mount is read-only.
     pub read_only: bool,
-    /// Programs do not run as their owners.
+    /// Set-user-ID and set-group-ID bits are ignored.
     pub no_suid: bool,
-    /// Devices cannot be opened.
+    /// Device nodes cannot be opened.
     pub no_dev: bool,
-    /// Nothing can be run.
+    /// Programs cannot be executed.
     pub no_exec: bool,
-    /// Which reads are noted. None on a mount through which nothing can be changed.
+    /// Policy for updating access times. A read-only mount never updates them.
     pub access_times: AccessTimes,
-    /// None of directories are.
+    /// Access times of directories are never updated.
     pub no_dir_atime: bool,
-    /// All is durable when it is done.
+    /// Every change is durable when it returns.
     pub sync: bool,
-    /// Changes of directories are durable when they are done.
+    /// Changes of directories are durable when they return.
     pub dir_sync: bool,
-    /// Direct writes of one file go in parallel; a file that is open with `O_DIRECT` cannot be mapped shared then.
+    /// Direct writes of one file run in parallel. A file that is open with `O_DIRECT` then cannot be mapped shared.
     pub parallel_direct: bool,
-    /// Whether others than who mounts it may use it; if nothing is said, they may if that is root.
+    /// True if users other than the mounting user may use the mount; by default they may if the mounting user is root.
     pub for_all: Option<bool>,
 }
 
-/// Words of fstab that say something to others than who mounts, or what is so anyway.
+/// Words in fstab that are meant for programs other than the mounter, or that name the default.
 const OF_OTHERS: [&str; 17] = [
     "defaults",
     "auto",
@@ -126,7 +126,7 @@ impl FromStr for MountOptions {
 }
 
 impl MountOptions {
-    /// Which reads are noted: of directories behind those of all other files.
+    /// Returns the policies for updating access times: of all other files first, then of directories.
     pub fn noted(&self) -> (AccessTimes, AccessTimes) {
         match (self.read_only, self.no_dir_atime) {
             (true, _) => (AccessTimes::Never, AccessTimes::Never),
@@ -135,7 +135,7 @@ impl MountOptions {
         }
     }
 
-    /// What is said of each, as a word.
+    /// Returns the word of each option that is set.
     fn words(&self) -> Vec<&'static str> {
         let said = [
             (self.read_only, "ro"),

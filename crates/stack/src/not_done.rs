@@ -1,12 +1,12 @@
-//! Why a volume stays as it is.
+//! Reasons why an operation did not change a volume.
 
 use crate::Cause;
 
-/// Why a volume stays as it is, in words.
+/// Reason, in words, why an operation did not change a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct NotDone {
-    /// What stands in the way.
+    /// Class of the error.
     pub cause: Cause,
     pub(crate) text: String,
 }
@@ -17,13 +17,14 @@ impl NotDone {
         NotDone { cause, text }
     }
 
-    /// A write cache on a device has no placement.
+    /// Returns the error for a write cache on a device, which has no placement.
     pub(crate) fn places_nothing() -> NotDone {
         let text = "a write cache on a device has no placement: log-structured volumes and filesystems have one";
         NotDone::new(Cause::Usage, text)
     }
 
-    /// The choice of a filesystem's placement does not follow from costs alone.
+    /// Returns the error for a filesystem, which does not choose its placement: the choice does not follow from costs
+    /// alone.
     pub(crate) fn does_not_choose() -> NotDone {
         let text = "a filesystem does not choose its placement itself: name one";
         NotDone::new(Cause::Usage, text)

@@ -1,4 +1,4 @@
-//! Opening the devices a volume is made of, and seeing that they are two.
+//! Opens the devices of a volume, and checks that log and data are distinct.
 
 use std::rc::Rc;
 
@@ -10,49 +10,48 @@ use forebay_rt::Rt;
 
 use crate::{Below, CacheOptions, CacheTree, Model, SpaceOptions, Spec, StackError, Tree};
 
-/// An opened device, or a part of one.
+/// An opened device, or a part of an opened device.
 #[derive(Clone)]
 pub struct Part {
-    /// As it was named.
+    /// The device as given.
     pub spec: Spec,
-    /// To be read and written.
+    /// The device for reading and writing.
     pub device: Rc<dyn Device>,
-    /// The same without the model's timing, for what has to do with the file and not with the disk.
+    /// The device without the model's timing, for operations on the file itself rather than on the emulated disk.
     pub beneath: Rc<dyn Device>,
-    /// The disk that is emulated, if one is, of which this may be a part.
+    /// The emulated disk, if any. `device` may be only a part of that disk.
     pub emulated: Option<Rc<Emulated>>,
-    /// By what to know it again. Of a part, all names carry where it lies.
+    /// Identity for recognising the data later. For a part, every name includes the part's position.
     pub identity: DataIdentity,
 }
 
-/// A log and its data.
+/// A log and its data device.
 pub struct Pair {
     /// The log.
     pub log: Part,
-    /// The data.
+    /// The data device.
     pub data: Part,
-    /// Whether both are parts of one device, or on partitions, or volumes and arrays of partitions, of
-    /// one disk.
+    /// True if both are parts of one device, or are on one disk through partitions, volumes or arrays.
     pub shared: bool,
-    /// The disk that both are on though they are not `shared`: a filesystem is in between.
+    /// The disk that holds both although they are not `shared`, because a filesystem is in between.
     pub same_disk: Option<String>,
-    /// How the cache over them is set.
+    /// Options of the cache over the two devices.
     pub options: CacheOptions,
-    /// How the log-structured volume is set that is on the data device, if the cache is over one.
+    /// Options of the log-structured volume on the data device, if the cache is over a log-structured volume.
     pub below: Option<SpaceOptions>,
 }
 
-/// What is at a path, opened once, however many parts of it are used.
+/// The device at a path, opened once even if several parts of it are used.
 struct Whole {
     identity: DeviceIdentity,
     data: Rc<dyn Device>,
     emulated: Option<Rc<Emulated>>,
 }
 
-/// Opens what `spec` names.
+/// Opens the device that `spec` names.
 ///
 /// # Errors
-/// If it cannot be opened, has no such part, or does not fit on the disk it is to be like.
+/// If the device cannot be opened, does not contain the part, or does not fit on the emulated disk.
 pub fn open_one(
     rt: &Rt,
     ring: &Rc<Ring>,
@@ -62,10 +61,10 @@ pub fn open_one(
     part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
 }
 
-/// Opens what a write cache is made of.
+/// Opens the devices of a write cache.
 ///
 /// # Errors
-/// As [`open_pair`], and if it is over another cache.
+/// Those of [`open_pair`], and if the cache is over another cache.
 pub(crate) fn open_cache(
     rt: &Rt,
     ring: &Rc<Ring>,
@@ -87,8 +86,8 @@ pub(crate) fn open_cache(
     })
 }
 
-/// How a log-structured volume under a cache is set: what goes past the log is to outlive the process where what
-/// goes there does.
+/// Returns the options of a log-structured volume under a cache. If data that goes through the log survives the death
+/// of the process, data that bypasses the log must survive it, too.
 fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
     let mut options = space.clone();
     if cache
@@ -100,11 +99,11 @@ fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
     options
 }
 
-/// Opens a log and its data. If both are parts of one device, it is opened once. That device is then
-/// one disk: if a model is named for one part, the other part is on that disk, too.
+/// Opens a log and its data device. If both are parts of one device, the device is opened once. That device is one
+/// disk: if a model is named for one part, the other part is on that emulated disk, too.
 ///
 /// # Errors
-/// If one cannot be opened, they have bytes in common, or they name different models of one disk.
+/// If a device cannot be opened, the two overlap, or they name different models for one disk.
 pub fn open_pair(
     rt: &Rt,
     ring: &Rc<Ring>,
@@ -112,7 +111,7 @@ pub fn open_pair(
     data: &Spec,
     options: OpenOptions,
 ) -> Result<Pair, StackError> {
-    // If one of them is not there, opening it says so better.
+    // If a device is missing, the error of opening it is clearer.
     let identities = log.identity().ok().zip(data.identity().ok());
     let (shared, overlap) = identities.map_or((false, false), |(log, data)| {
         (log.shares_device(&data), log.overlaps(&data))
@@ -183,22 +182,22 @@ fn with_one_cache(log: Part, data: Part) -> [Part; 2] {
     ]
 }
 
-/// A disk that both devices, or the images of emulated disks, are on.
+/// Returns a disk that holds both devices, or the images of both if the disks are emulated.
 fn common_disk(log: &Spec, data: &Spec) -> Option<CommonDisk> {
     Disks::below(log.path()).common(&Disks::below(data.path()))
 }
 
-/// True if both devices are files of one filesystem, which may be on no disk that the system names.
+/// Returns true if both devices are files of one filesystem. Such a filesystem may be on no disk that the system names.
 fn in_one_filesystem(log: &Spec, data: &Spec) -> bool {
     let identities = log.identity().ok().zip(data.identity().ok());
     identities.is_some_and(|(log, data)| log.shares_filesystem(&data))
 }
 
-/// Whether two devices share a disk as parts of one device do; or else, which disk they are both on
-/// through filesystems. Images are left to whoever knows: where their blocks lie the filesystem
-/// decides, and a thin one may have no room for a large write that its log would have held.
+/// Returns whether two devices share a disk in the way that parts of one device do; if they do not, also the disk that
+/// holds both through filesystems. The administrator decides about image files: the filesystem places their blocks, and
+/// a thin image may lack space for a large write that the log would have held.
 fn on_one_disk(log: &Spec, data: &Spec, common: Option<CommonDisk>) -> (bool, Option<String>) {
-    // An emulated disk is a disk of its own, wherever its image lies.
+    // An emulated disk is a separate disk, wherever its image is stored.
     if log.model().is_some() || data.model().is_some() {
         return (false, None);
     }
@@ -269,7 +268,7 @@ fn slice_of(device: &Rc<dyn Device>, spec: &Spec) -> Result<Rc<dyn Device>, Stac
     })?))
 }
 
-/// The model is no part of it: the data is the same on any disk.
+/// Returns the identity of the data. The model is not included, because the data is the same on any disk.
 fn identity_of(whole: &DeviceIdentity, spec: &Spec, len: u64) -> DataIdentity {
     let suffix = spec.suffix();
     let name = |name: &String| format!("{name}{suffix}");

@@ -1,6 +1,6 @@
-//! What a description says of options, for whoever edits it.
+//! Comments on options in configuration files, for administrators that edit the files.
 
-/// What a description says of an option: its key, what to show where there is no value, a comment.
+/// Key of each option, the text shown if it has no value, and its comment.
 pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
     (
         "via",
@@ -87,7 +87,7 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// The same of a log-structured space, and so of a filesystem, where that is not as with a cache.
+/// Entries that differ for a log-structured space, and so also for a filesystem.
 pub(crate) const IN_A_SPACE: [(&str, &str, &str); 2] = [
     (
         "max-delay",

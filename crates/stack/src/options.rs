@@ -1,5 +1,5 @@
-//! How a volume is to be served, and how its layers are set: the options of `attach`, which are also
-//! keys of a description.
+//! Options of a volume's service and of its layers: the options of `attach`, which are also keys of a configuration
+//! file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::mounting::{MountDir, MountOptions};
 use crate::space::SpareShare;
 use crate::text::exact;
 
-/// Why a text is none of the choices there are.
+/// Reason why a text is not a valid choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is none of {choices}")]
 pub struct ParseChoiceError {
@@ -48,9 +48,9 @@ macro_rules! choice {
 pub(crate) use choice;
 
 choice!(
-    /// What makes a block device of the volume.
+    /// Front end that makes a block device of the volume.
     Via {
-        /// The best there is on this system.
+        /// The best front end available on this system.
         #[default]
         Auto = "auto",
         /// The kernel's userspace block driver.
@@ -59,37 +59,37 @@ choice!(
         Nbd = "nbd",
         /// A FUSE file under a loop device.
         Loop = "loop",
-        /// Nothing: the volume is there for NBD clients only.
+        /// No block device: only NBD clients can use the volume.
         None = "none"
     }
     "auto, ublk, nbd, loop, none"
 );
 
 choice!(
-    /// Whether segments of a log-structured volume are discarded before they are used again.
+    /// Discarding of segments of a log-structured volume before they are reused.
     Discard {
-        /// They are.
+        /// Free segments are discarded.
         #[default]
         On = "on",
-        /// They are not.
+        /// Free segments are not discarded.
         Off = "off"
     }
     "on, off"
 );
 
-/// Which requests go to the data device directly.
+/// Requests that bypass the cache and go to the data device directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bypass {
-    /// None.
+    /// No requests.
     Off,
     /// Writes of at least this size.
     From(ByteLen),
 }
 
-/// Why a text is no bypass size.
+/// Reason why a text is not a bypass size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseBypassError {
-    /// Not a size.
+    /// The text is not a size.
     #[error("{0}, or write off")]
     Size(#[from] forebay_units::ParseByteLenError),
     /// Everything would bypass the cache.
@@ -116,22 +116,22 @@ impl fmt::Display for Bypass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Bypass::Off => f.write_str("off"),
-            // To the byte: a description is written with this, and read again.
+            // Exact to the byte, because configuration files are written in this format and read again.
             Bypass::From(size) => f.write_str(&exact(size.0)),
         }
     }
 }
 
-/// Where the NBD server listens, written `unix:PATH` or `tcp:ADDRESS:PORT`.
+/// Listening address of the NBD server, written `unix:PATH` or `tcp:ADDRESS:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listen(pub Address);
 
-/// Why a text says not where to listen.
+/// Reason why a text is not a listening address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is no place to listen (write {forms})")]
 pub struct ListenError {
     text: String,
-    /// What can be written there.
+    /// Valid forms.
     forms: &'static str,
 }
 
@@ -172,26 +172,26 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The options of `attach`; what is `None` has its default.
+/// The options of `attach`; `None` stands for the default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// What makes a block device of the volume.
+    /// Front end that makes a block device of the volume.
     pub via: Option<Via>,
-    /// Where NBD clients may connect besides the socket in the runtime directory.
+    /// Listening address for NBD clients, in addition to the socket in the runtime directory.
     pub listen: Option<Listen>,
-    /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
+    /// Address for metrics over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
-    /// Where a page for people is given out over HTTP, and the metrics.
+    /// Address for the HTML page, and the metrics, over HTTP.
     pub http: Option<Http>,
-    /// How much memory requests may take up.
+    /// Memory limit for requests.
     pub memory: Option<Memory>,
-    /// Of a filesystem: where it is mounted.
+    /// Mount point of a filesystem.
     pub mount: Option<MountDir>,
-    /// Of a filesystem: how.
+    /// Mount options of a filesystem.
     pub mount_options: Option<MountOptions>,
 }
 
-/// Where metrics are given out: a TCP address, written `ADDRESS:PORT`.
+/// Listening address for metrics: a TCP address, written `ADDRESS:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metrics(pub Address);
 
@@ -215,8 +215,8 @@ impl fmt::Display for Metrics {
     }
 }
 
-/// Where a page for people is given out: a TCP address, written `ADDRESS:PORT`, or `PORT` for one that only
-/// this machine reaches.
+/// Listening address for the HTML page: a TCP address, written `ADDRESS:PORT`, or `PORT` for an address that only this
+/// machine reaches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Http(pub Address);
 
@@ -241,14 +241,14 @@ impl fmt::Display for Http {
     }
 }
 
-/// How much memory the data of requests may take up, over all clients and the block device.
+/// Memory limit for the data of requests, over all clients and the block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory(pub ByteLen);
 
-/// Why a text is no amount of memory.
+/// Reason why a text is not an amount of memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseMemoryError {
-    /// Not a size.
+    /// The text is not a size.
     #[error(transparent)]
     Size(#[from] forebay_units::ParseByteLenError),
     /// The largest request would not fit beside others.
@@ -257,8 +257,7 @@ pub enum ParseMemoryError {
 }
 
 impl Memory {
-    /// The least there can be: what front ends need to serve a request of the largest size and some
-    /// connections.
+    /// The minimum: enough for front ends to serve a request of the largest size and some connections.
     pub const LEAST: ByteLen = ByteLen::mib(64);
 }
 
@@ -281,7 +280,7 @@ impl fmt::Display for Memory {
 }
 
 impl Options {
-    /// These options, with what they leave open taken from `others`.
+    /// Returns these options; unset options are taken from `others`.
     #[must_use]
     pub fn or(self, others: Options) -> Options {
         Options {
@@ -296,27 +295,27 @@ impl Options {
     }
 }
 
-/// How a write cache is set. What is not said is left to it.
+/// Options of a write cache. Unset options have the cache's defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheOptions {
-    /// When writes are acknowledged.
+    /// The point at which writes are acknowledged.
     pub durability: Option<Acknowledge>,
-    /// How long data that nobody flushed may wait for the log.
+    /// Longest time that unflushed data may wait for the log.
     pub max_delay: Option<TimeSpan>,
-    /// How long requests wait for a device that fails before they fail too.
+    /// Longest time that requests wait for a failing device before they fail too.
     pub patience: Option<TimeSpan>,
-    /// Which writes go to the data device directly.
+    /// Writes that bypass the log and go to the data device directly.
     pub bypass: Option<Bypass>,
-    /// How much memory the map may take.
+    /// Memory limit of the map.
     pub map_memory: Option<ByteLen>,
-    /// Of a log-structured volume alone: whether what is free is discarded.
+    /// Discarding of free segments; only for a log-structured volume.
     pub discard: Option<Discard>,
-    /// Of a log-structured volume alone: the share that is kept free.
+    /// Share that is kept free; only for a log-structured volume.
     pub spare: Option<SpareShare>,
 }
 
 impl CacheOptions {
-    /// These options, with what they leave open taken from `others`.
+    /// Returns these options; unset options are taken from `others`.
     #[must_use]
     pub fn or(self, others: CacheOptions) -> CacheOptions {
         CacheOptions {
@@ -383,8 +382,8 @@ mod tests {
     fn a_bypass_is_off_or_a_size_worth_it() {
         assert_eq!("off".parse(), Ok(Bypass::Off));
         assert_eq!("64KiB".parse(), Ok(Bypass::From(ByteLen::kib(64))));
-        // Found by fuzzing: sizes that are no round number were written to descriptions rounded, which
-        // then said another size or could not be read.
+        // Found by fuzzing: sizes that are not round numbers were written rounded to configuration files. The files
+        // then contained another size or could not be read.
         for text in ["641100", "6100", "5KiB"] {
             assert_eq!(text.parse::<Bypass>().unwrap().to_string(), text);
         }

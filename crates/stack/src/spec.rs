@@ -1,5 +1,4 @@
-//! What a user writes to name a device: a path, or a part of what is at one, perhaps as an emulated
-//! disk.
+//! User syntax for naming a device: a path, or a part of the device at a path, optionally as an emulated disk.
 
 use std::fmt;
 use std::io;
@@ -13,16 +12,15 @@ use crate::backend::{Backend, Identity};
 use crate::text::exact;
 use crate::{Model, ModelError};
 
-/// What an emulated disk begins with.
+/// Prefix of an emulated disk.
 const MODEL: &str = "model:";
 
-/// A device as it is named on the command line: `PATH`, or `PATH@OFFSET+LENGTH` for a part of it;
-/// either behind `model:MODEL:`, with the timing of that disk.
+/// A device as it is named on the command line: `PATH`, or `PATH@OFFSET+LENGTH` for a part of it. Either form may
+/// follow `model:MODEL:`, which adds the timing of that disk.
 ///
-/// `PATH` is a block device or a regular file. Parts of one path share one opened device, so that a
-/// log and its data can lie on one disk and share its one queue. An `@` that is followed by anything
-/// but a digit belongs to the path, and so does a `:` behind the model's. (A path that itself begins
-/// with `model:` can be written `./model:`…)
+/// `PATH` is a block device or a regular file. Parts of one path share one opened device, so that a log and its data
+/// can be on one disk and share its queue. An `@` that is followed by anything but a digit belongs to the path, and so
+/// does a `:` after the colon of the model. (A path that itself begins with `model:` can be written `./model:`…)
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     model: Option<Model>,
@@ -30,21 +28,21 @@ pub struct Spec {
     part: Option<Range<u64>>,
 }
 
-/// Why a text names no device.
+/// Reason why a text does not name a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// There is no path.
+    /// The path is empty.
     #[error(
         "\"{0}\" has no path (write PATH, PATH@OFFSET+LENGTH, or model:MODEL:PATH for an emulated \
          disk)"
     )]
     NoPath(String),
-    /// There is no such emulated disk.
+    /// The emulated disk does not exist.
     #[error("in \"{text}\": {error}")]
     Model {
-        /// What was written.
+        /// The text as given.
         text: String,
-        /// What is wrong with the model.
+        /// The error in the model.
         error: ModelError,
     },
     /// The part is not `OFFSET+LENGTH`.
@@ -52,21 +50,21 @@ pub enum SpecError {
         "\"{0}\": the part after @ is not OFFSET+LENGTH (write for example disk.img@64MiB+1GiB)"
     )]
     Part(String),
-    /// One of the two sizes is none.
+    /// One of the two sizes is invalid.
     #[error("in \"{text}\": {error}")]
     Size {
-        /// What was written.
+        /// The text as given.
         text: String,
-        /// What is wrong with the size.
+        /// The error in the size.
         error: ParseByteLenError,
     },
-    /// The part has no bytes.
+    /// The part is empty, or ends beyond 64 bits.
     #[error("\"{0}\": the part is empty or ends beyond what 64 bits can say")]
     Extent(String),
 }
 
 impl Spec {
-    /// All of what is at `path`.
+    /// Returns the spec of the whole device at `path`.
     pub fn whole(path: impl Into<PathBuf>) -> Spec {
         Spec {
             model: None,
@@ -75,35 +73,35 @@ impl Spec {
         }
     }
 
-    /// The path, without model and part.
+    /// Returns the path, without model and part.
     pub fn path(&self) -> &Path {
         self.backend.path()
     }
 
-    /// Where it comes from, without model and part.
+    /// Returns the backend, without model and part.
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// Who it is, however it is named.
+    /// Returns the device's identity, which does not depend on its name.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the device does not exist.
     pub fn identity(&self) -> io::Result<Identity> {
         self.backend.identity(self.part.as_ref())
     }
 
-    /// The disk that is emulated, if one is.
+    /// Returns the emulated disk, if any.
     pub fn model(&self) -> Option<&Model> {
         self.model.as_ref()
     }
 
-    /// The part, in bytes, if it is not all.
+    /// Returns the byte range of the part; `None` for the whole device.
     pub fn part(&self) -> Option<&Range<u64>> {
         self.part.as_ref()
     }
 
-    /// The same part of what is at another path, on the same model.
+    /// Returns the same part of the device at another path, on the same model.
     #[must_use]
     pub fn at(&self, path: impl Into<PathBuf>) -> Spec {
         Spec {
@@ -112,8 +110,8 @@ impl Spec {
         }
     }
 
-    /// The suffix that names the part; empty for all. It belongs to what the data is, and the model
-    /// does not.
+    /// Returns the suffix that names the part; empty for the whole device. The part belongs to the identity of the
+    /// data; the model does not.
     pub(crate) fn suffix(&self) -> String {
         match &self.part {
             None => String::new(),

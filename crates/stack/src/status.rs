@@ -1,5 +1,5 @@
-//! What the layers of a volume say of themselves, for those who know no layer: the reports of a volume in
-//! use, and of one that is looked at.
+//! Reports of the layers of a volume, in use or being inspected, for callers that do not depend on a particular kind of
+//! layer.
 
 use forebay_device::Field;
 use serde::{Deserialize, Serialize};
@@ -11,41 +11,41 @@ use crate::space::words as of_space;
 use crate::space::{SpaceCheck, SpaceItem, SpaceMode, SpaceStatus, SpaceVerdict};
 use crate::vitals::Vitals;
 
-/// A volume at a glance, as its uppermost layer sees it. In JSON it is the layer's fields.
+/// Summary of a volume, from the view of its uppermost layer. In JSON it consists of the layer's fields.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Status {
-    /// A write cache's.
+    /// Of a write cache.
     Cache(CacheStatus),
-    /// A log-structured volume's.
+    /// Of a log-structured volume.
     Space(SpaceStatus),
-    /// A filesystem's.
+    /// Of a filesystem.
     Files(Box<FilesStatus>),
 }
 
-/// A write cache at a glance, with what it is over.
+/// Summary of a write cache, and of the layer below.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CacheStatus {
     /// The cache.
     #[serde(flatten)]
     pub cache: forebay_dcd::Status,
-    /// The layer that its data is on, if that is one.
+    /// The layer that holds its data, if that is a layer and not a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below: Option<Box<Status>>,
 }
 
-/// A filesystem at a glance, and the space that it is on.
+/// Summary of a filesystem, and of its space.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FilesStatus {
     /// The filesystem.
     #[serde(flatten)]
     pub files: FilesFacts,
-    /// The space, of which nothing is asked but by the filesystem.
+    /// The space, which only the filesystem uses.
     pub below: Box<Status>,
 }
 
 impl Status {
-    /// The layer below, if there is one.
+    /// Returns the status of the layer below, if any.
     pub fn below(&self) -> Option<&Status> {
         match self {
             Status::Cache(status) => status.below.as_deref(),
@@ -54,7 +54,7 @@ impl Status {
         }
     }
 
-    /// What to know of a volume that was drained and detached, in words.
+    /// Returns the state, in words, of the devices of a volume that was drained and detached.
     pub fn when_drained(&self) -> &'static str {
         match self {
             Status::Cache(CacheStatus { below: None, .. }) => "the data device is complete",
@@ -65,7 +65,7 @@ impl Status {
         }
     }
 
-    /// What each field is.
+    /// Returns the definition of each field.
     pub fn fields(&self) -> &'static [Field] {
         match self {
             Status::Cache(_) => forebay_dcd::Status::FIELDS,
@@ -74,7 +74,7 @@ impl Status {
         }
     }
 
-    /// What the volume is doing, in a word.
+    /// Returns the name of the volume's mode.
     pub fn mode(&self) -> &'static str {
         match self {
             Status::Cache(status) => status.cache.mode.name(),
@@ -83,7 +83,7 @@ impl Status {
         }
     }
 
-    /// All that [`Status::mode`] may be.
+    /// Returns all names that [`Status::mode`] can return.
     pub fn modes(&self) -> Vec<&'static str> {
         match self {
             Status::Cache(_) => forebay_dcd::Mode::ALL.map(forebay_dcd::Mode::name).into(),
@@ -91,7 +91,7 @@ impl Status {
         }
     }
 
-    /// Why it does that, where that needs saying.
+    /// Returns the reason for the mode, where it needs an explanation.
     pub fn mode_detail(&self) -> Option<&str> {
         match self {
             Status::Cache(status) => {
@@ -103,7 +103,7 @@ impl Status {
         }
     }
 
-    /// The volume's length in bytes.
+    /// Returns the volume's length in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.len,
@@ -112,7 +112,7 @@ impl Status {
         }
     }
 
-    /// What is not where it is to stay yet, in bytes.
+    /// Returns the bytes that have not reached their final place.
     pub fn dirty_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.dirty_bytes,
@@ -120,7 +120,7 @@ impl Status {
         }
     }
 
-    /// The part of it that was written there, and is not durable there yet, in bytes.
+    /// Returns the dirty bytes that were written to the data device, but are not durable there yet.
     pub fn homeward_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.homeward_bytes,
@@ -128,7 +128,7 @@ impl Status {
         }
     }
 
-    /// What is still to be zeroed or discarded there, in bytes.
+    /// Returns the bytes that must still be zeroed or discarded on the data device.
     pub fn marked_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.marked_bytes,
@@ -136,7 +136,7 @@ impl Status {
         }
     }
 
-    /// What is being done to bring all that there, in a word.
+    /// Returns the name of the present destage activity.
     pub fn doing(&self) -> &'static str {
         match self {
             Status::Cache(status) => status.cache.destaging.name(),
@@ -144,7 +144,7 @@ impl Status {
         }
     }
 
-    /// True if nothing is done just now to bring anything there.
+    /// Returns true if destaging is idle.
     pub fn is_resting(&self) -> bool {
         match self {
             Status::Cache(status) => status.cache.destaging == forebay_dcd::Destaging::Resting,
@@ -152,7 +152,7 @@ impl Status {
         }
     }
 
-    /// What is lost, in bytes.
+    /// Returns the lost bytes.
     pub fn lost_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.damaged_bytes,
@@ -160,7 +160,7 @@ impl Status {
         }
     }
 
-    /// What cannot be read now and is not lost, in bytes.
+    /// Returns the bytes that cannot be read now, but are not lost.
     pub fn unreadable_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.unreadable_bytes,
@@ -168,7 +168,7 @@ impl Status {
         }
     }
 
-    /// True while the device that things are to be brought to fails.
+    /// Returns true while the device that data is brought to fails.
     pub fn drain_fails(&self) -> bool {
         match self {
             Status::Cache(status) => status.cache.mode == forebay_dcd::Mode::DataFailing,
@@ -177,7 +177,7 @@ impl Status {
         }
     }
 
-    /// What giving up would be about, in words; none if there is nothing to give up.
+    /// Describes the data that abandoning would affect; `None` if nothing can be abandoned.
     pub fn to_give_up(&self) -> Option<String> {
         match self {
             Status::Cache(status) => words::to_give_up(&status.cache),
@@ -185,7 +185,7 @@ impl Status {
         }
     }
 
-    /// What of it is worth watching as time goes by.
+    /// Returns the figures that are worth watching over time.
     pub fn vitals(&self) -> Vitals {
         match self {
             Status::Cache(status) => vitals::of(&status.cache),
@@ -194,7 +194,8 @@ impl Status {
         }
     }
 
-    /// All this for people; with what it was some seconds earlier, also what happens now.
+    /// Returns the status as lines for people. With the status of some seconds earlier, the lines include present
+    /// rates.
     pub fn lines(&self, earlier: Option<(&Status, f64)>, around: &Around<'_>) -> Lines {
         match self {
             Status::Cache(status) => {
@@ -230,18 +231,18 @@ impl Status {
     }
 }
 
-/// What looking at a volume that is not in use came to, in a word.
+/// Result of inspecting a volume that is not in use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// There is nothing to recover.
+    /// Recovery has nothing to do.
     Clean,
-    /// Attaching recovers something.
+    /// Attaching the volume will recover data.
     Dirty,
-    /// Something is missing, damaged, or does not belong together.
+    /// Some structure is missing, damaged, or does not belong to the volume.
     Damaged,
 }
 
-/// What a check of a volume's devices found.
+/// Findings of a check of a volume's devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum CheckReport {
@@ -253,19 +254,19 @@ pub enum CheckReport {
     Files(Box<FilesCheck>),
 }
 
-/// What a check of a write cache found, and of what it is over.
+/// Findings of a check of a write cache and of the layer below.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CacheCheck {
-    /// On its log.
+    /// On the log.
     #[serde(flatten)]
     pub cache: forebay_dcd::CheckReport,
-    /// On the device of the log-structured volume below, if it was looked at.
+    /// On the device of the log-structured volume below, if it was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Box<SpaceCheck>>,
 }
 
 impl CheckReport {
-    /// In a word.
+    /// Returns the verdict of the check.
     pub fn verdict(&self) -> Verdict {
         match self {
             CheckReport::Cache(report) => {
@@ -282,7 +283,7 @@ impl CheckReport {
         }
     }
 
-    /// For people, line by line.
+    /// Returns the report as lines for people.
     pub fn lines(&self) -> Vec<String> {
         match self {
             CheckReport::Cache(report) => {
@@ -296,7 +297,7 @@ impl CheckReport {
     }
 }
 
-/// The verdict on a log-structured volume.
+/// Converts the verdict on a log-structured volume.
 fn of(verdict: SpaceVerdict) -> Verdict {
     match verdict {
         SpaceVerdict::Clean => Verdict::Clean,
@@ -305,7 +306,7 @@ fn of(verdict: SpaceVerdict) -> Verdict {
     }
 }
 
-/// What was brought back of what was lost.
+/// Report of salvaged data.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum SalvageReport {
@@ -314,14 +315,14 @@ pub enum SalvageReport {
 }
 
 impl SalvageReport {
-    /// True if nothing is missing any more.
+    /// Returns true if all lost data was found.
     pub fn is_whole(&self) -> bool {
         match self {
             SalvageReport::Cache(report) => report.lost_bytes == report.found_bytes,
         }
     }
 
-    /// For people, line by line.
+    /// Returns the report as lines for people.
     pub fn lines(&self) -> Vec<String> {
         match self {
             SalvageReport::Cache(report) => words::salvaged(report),
@@ -329,7 +330,7 @@ impl SalvageReport {
     }
 }
 
-/// One structure on a layer's devices.
+/// A structure on a layer's devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum DumpItem {

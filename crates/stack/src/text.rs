@@ -1,5 +1,5 @@
-//! Values that stand in a description file as text, as they do on the command line: reading them,
-//! and writing lengths so that they read back.
+//! Values written as text in a configuration file, in the syntax of the command line: reading them, and writing lengths
+//! without loss.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// Reads a required value.
+/// Deserializes a required value.
 pub(crate) fn required<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -16,7 +16,7 @@ where
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
-/// Reads a value that may be left out.
+/// Deserializes an optional value.
 pub(crate) fn optional<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -25,8 +25,8 @@ where
     required(from).map(Some)
 }
 
-/// A length in the largest unit that divides it, so that it reads back as itself. The same length
-/// always prints the same: it becomes part of a device's names.
+/// Formats a length in the largest unit that divides it, so that it parses back to the same value. A given length
+/// always has the same text, because the text becomes part of a device's names.
 pub(crate) fn exact(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units

@@ -1,7 +1,7 @@
-//! What a volume is made of: layers, with children, down to devices.
+//! Structure of a volume: layers, with children, down to devices.
 //!
-//! In a description a layer is a table with a `kind`, its children under their roles, and its options; the
-//! uppermost one is the file itself. A child that is a device is a string, as on the command line:
+//! In a configuration file, a layer is a table with a `kind`, its children under their roles, and its options. The
+//! uppermost layer is the file itself. A child that is a device is a string, as on the command line:
 //!
 //! ```toml
 //! kind = "cache"
@@ -12,8 +12,9 @@
 //! data = "/dev/sdb@1GiB+100GiB"
 //! ```
 //!
-//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device. A cache may be over one. A filesystem
-//! (`kind = "fs"`) has `data` only, too: it is on a log-structured space of its own, and nothing is over it.
+//! A log-structured volume (`kind = "vsl"`) has only `data`, which is a device. A cache may be over a log-structured
+//! volume. A filesystem (`kind = "fs"`) has only `data`, too: it is on a log-structured space of its own, and no layer
+//! can be over it.
 
 use std::fmt;
 
@@ -29,11 +30,11 @@ use crate::space::{NoSuchOption, OF_A_SPACE, Placing, SpaceOptions, SpareShare};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
-/// How many layers may be above each other.
+/// Maximum number of stacked layers.
 pub const DEPTH_MAX: usize = 8;
 
 choice!(
-    /// What a layer does.
+    /// Kind of a layer.
     Kind {
         /// A write cache: a `log` in front of `data`.
         #[default]
@@ -46,7 +47,7 @@ choice!(
     "the kinds of layers there are: cache, vsl, fs"
 );
 
-/// A layer with all below it.
+/// A layer with all layers and devices below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tree {
     /// A write cache.
@@ -57,27 +58,27 @@ pub enum Tree {
     Files(SpaceTree),
 }
 
-/// A write cache, and what it is made of.
+/// A write cache with its log and data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheTree {
-    /// The device where it keeps what is not on `data` yet.
+    /// The log device, which keeps data that is not on `data` yet.
     pub log: Spec,
-    /// What it is in front of.
+    /// The device or layer behind the cache.
     pub data: Below,
-    /// How it is set.
+    /// The cache's options.
     pub options: CacheOptions,
 }
 
-/// A log-structured volume, or the space of a filesystem, and what it is on.
+/// A log-structured volume, or the space of a filesystem, with its device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpaceTree {
-    /// The device that it is divided into segments.
+    /// The device, which is divided into segments.
     pub data: Spec,
-    /// How it is set.
+    /// The options of the volume.
     pub options: SpaceOptions,
 }
 
-/// What a layer is over.
+/// The device or layer below a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Below {
     /// A device.
@@ -87,7 +88,7 @@ pub enum Below {
 }
 
 impl Tree {
-    /// A write cache over two devices, as it is set by default.
+    /// Returns a write cache over two devices, with default options.
     pub fn cache(log: Spec, data: Spec) -> Tree {
         Tree::Cache(CacheTree {
             log,
@@ -96,7 +97,7 @@ impl Tree {
         })
     }
 
-    /// A log-structured volume on a device, as it is set by default.
+    /// Returns a log-structured volume on a device, with default options.
     pub fn space(data: Spec) -> Tree {
         Tree::Space(SpaceTree {
             data,
@@ -104,7 +105,7 @@ impl Tree {
         })
     }
 
-    /// A filesystem on a device, as it is set by default.
+    /// Returns a filesystem on a device, with default options.
     pub fn files(data: Spec) -> Tree {
         Tree::Files(SpaceTree {
             data,
@@ -112,7 +113,7 @@ impl Tree {
         })
     }
 
-    /// A write cache over a log-structured volume on a device, both as they are set by default.
+    /// Returns a write cache over a log-structured volume on a device, both with default options.
     pub fn over(log: Spec, data: Spec) -> Tree {
         Tree::Cache(CacheTree {
             log,
@@ -121,10 +122,10 @@ impl Tree {
         })
     }
 
-    /// Whether such a volume can be told to place data like this.
+    /// Checks that a volume of this kind supports this placement.
     ///
     /// # Errors
-    /// If it cannot, as [`Layer::tune`](crate::Layer::tune) says it.
+    /// If it does not, the error of [`Layer::tune`](crate::Layer::tune).
     pub fn can_be_tuned(&self, placement: Option<Placing>) -> Result<(), NotDone> {
         match (self, placement) {
             (Tree::Space(_), _) => Ok(()),
@@ -137,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// What the uppermost layer does.
+    /// Returns the kind of the uppermost layer.
     pub fn kind(&self) -> Kind {
         match self {
             Tree::Cache(_) => Kind::Cache,
@@ -146,8 +147,8 @@ impl Tree {
         }
     }
 
-    /// The device that the uppermost layer formatted, and that says what the volume is: a cache's log, a
-    /// log-structured volume's or a filesystem's only one.
+    /// Returns the device that the uppermost layer formatted and that identifies the volume: the log of a cache, or the
+    /// only device of a log-structured volume or a filesystem.
     pub fn own(&self) -> &Spec {
         match self {
             Tree::Cache(cache) => &cache.log,
@@ -155,7 +156,7 @@ impl Tree {
         }
     }
 
-    /// The log of the uppermost layer, if it has one beside its data.
+    /// Returns the log of the uppermost layer, if it has a log beside its data.
     pub fn log(&self) -> Option<&Spec> {
         match self {
             Tree::Cache(cache) => Some(&cache.log),
@@ -163,7 +164,7 @@ impl Tree {
         }
     }
 
-    /// What users' data is on in the end, as far as this layer knows.
+    /// Returns the device or layer that finally holds the clients' data, as far as this layer knows.
     pub fn data(&self) -> Below {
         match self {
             Tree::Cache(cache) => cache.data.clone(),
@@ -171,11 +172,11 @@ impl Tree {
         }
     }
 
-    /// The same with the uppermost layer set as `options` say, as far as they say it; what log-structured volumes
-    /// alone have is for the one that a cache is over.
+    /// Returns the tree with the given options set in its uppermost layer. Options that only log-structured volumes
+    /// have are set in the log-structured volume below a cache.
     ///
     /// # Errors
-    /// With the key of an option that this layer has not.
+    /// The key of an option that this layer does not have.
     pub fn with(self, options: CacheOptions) -> Result<Tree, NoSuchOption> {
         Ok(match self {
             Tree::Cache(cache) => {
@@ -207,8 +208,8 @@ impl Tree {
         })
     }
 
-    /// The same, so that what is acknowledged survives the death of the process that serves it
-    /// ([`crate::Layer::survives_kill`]), where nothing is said of when that is.
+    /// Returns the tree with options by which acknowledged data survives the death of the serving process
+    /// ([`crate::Layer::survives_kill`]), unless the tree already sets the acknowledgement.
     #[must_use]
     pub fn surviving_kill(self) -> Tree {
         let survives = CacheOptions {
@@ -236,10 +237,10 @@ impl Tree {
         }
     }
 
-    /// The same on other devices.
+    /// Returns the tree on other devices.
     ///
     /// # Errors
-    /// The first that `other` gives.
+    /// The first error of `other`.
     pub fn on<E>(self, other: &mut dyn FnMut(&Spec) -> Result<Spec, E>) -> Result<Tree, E> {
         Ok(match self {
             Tree::Cache(cache) => Tree::Cache(CacheTree {
@@ -261,8 +262,8 @@ impl Tree {
         })
     }
 
-    /// The devices that it ends in, each with its role, written as keys of the description are:
-    /// `data.log` is the log of what is the data.
+    /// Returns the devices at the leaves, each with its role. Roles are written like keys of the configuration file:
+    /// `data.log` is the log of the layer at `data`.
     pub fn devices(&self) -> Vec<(String, &Spec)> {
         let cache = match self {
             Tree::Cache(cache) => cache,
@@ -283,7 +284,7 @@ impl Tree {
         devices
     }
 
-    /// How many layers are above each other.
+    /// Returns the number of stacked layers.
     pub(crate) fn depth(&self) -> usize {
         match self.data() {
             Below::Device(_) => 1,
@@ -292,7 +293,7 @@ impl Tree {
     }
 }
 
-/// The layer below a cache, with the options set there that only log-structured volumes have.
+/// Returns the layer below a cache, with the options set there that only log-structured volumes have.
 fn space_with(below: Below, options: CacheOptions) -> Result<Below, NoSuchOption> {
     match (below, of_a_space(&options)) {
         (below, None) => Ok(below),
@@ -301,7 +302,7 @@ fn space_with(below: Below, options: CacheOptions) -> Result<Below, NoSuchOption
     }
 }
 
-/// The first of the options set that log-structured volumes alone have.
+/// Returns the first option set that only log-structured volumes have.
 fn of_a_space(options: &CacheOptions) -> Option<&'static str> {
     let said = [options.discard.is_some(), options.spare.is_some()];
     let mut keys = OF_A_SPACE.into_iter().zip(said);
@@ -318,7 +319,7 @@ impl fmt::Display for Tree {
 }
 
 impl fmt::Display for Below {
-    /// A device as it was named, a cache as its data and its log.
+    /// Writes a device as given, and a cache as its data and its log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Below::Device(spec) => spec.fmt(f),
@@ -327,10 +328,10 @@ impl fmt::Display for Below {
     }
 }
 
-/// Puts a layer together from its keys.
+/// Composes a layer from its keys.
 ///
 /// # Errors
-/// With the name of a child that is missing.
+/// The name of a missing child.
 pub(crate) fn layer(
     kind: Kind,
     (data, log): (Option<Below>, Option<Spec>),

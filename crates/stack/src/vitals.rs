@@ -1,37 +1,37 @@
-//! What of a volume in use is worth watching as time goes by, whatever its layers.
+//! Figures of a volume in use that are worth watching over time, for every kind of layer.
 
 pub use forebay_dcd::Latency;
 
 /// A volume's vital signs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Vitals {
-    /// Where what was written waits.
+    /// The ring that holds written data until it is destaged.
     pub room: Room,
-    /// What flows into, through and out of it.
+    /// Flows into, through and out of the ring.
     pub flows: Vec<Flow>,
 }
 
-/// A ring in which what was written waits until it is where it is to stay.
+/// A ring that holds written data until the data reaches its final place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// What it is called.
+    /// Name of the ring.
     pub name: &'static str,
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The part in use, in bytes: that which lies before the head.
+    /// Bytes in use, directly before the head.
     pub used_bytes: u64,
-    /// Where the head is, in bytes from the ring's beginning.
+    /// Position of the head, in bytes from the ring's beginning.
     pub head_bytes: u64,
 }
 
 impl Room {
-    /// How much of each of so many equal parts of the ring is in use, 0 to 1, in order; and in which of
-    /// them the head is.
+    /// Divides the ring into `count` equal parts. Returns the used share of each part, 0 to 1, in order, and the index
+    /// of the part that contains the head.
     pub fn parts(&self, count: usize) -> (Vec<f64>, usize) {
         let (len, count_f) = (self.bytes.max(1) as f64, count.max(1) as f64);
         let head = self.head_bytes as f64 / len;
         let used = (self.used_bytes as f64 / len).min(1.0);
-        // Before the head, and before the ring's beginning, which is its end.
+        // The used range before the head may wrap around the ring's beginning.
         let stretches = [(head - used, head), (head - used + 1.0, head + 1.0)];
         let part = |n: usize| {
             let (from, to) = (n as f64 / count_f, (n + 1) as f64 / count_f);
@@ -47,16 +47,16 @@ impl Room {
     }
 }
 
-/// Something that is counted since the volume was attached.
+/// Counters since the volume was attached.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Flow {
-    /// What it is called.
+    /// Name of the counters.
     pub name: &'static str,
-    /// How often, if that says anything.
+    /// Number of operations, where meaningful.
     pub count: Option<u64>,
-    /// How much, if that says anything.
+    /// Number of bytes, where meaningful.
     pub bytes: Option<u64>,
-    /// How long it took, if that is measured.
+    /// Latency, if it is measured.
     pub latency: Option<Latency>,
 }
 

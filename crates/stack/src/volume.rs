@@ -1,4 +1,4 @@
-//! A volume whose devices are open, whatever its layers: taking it into use, and looking at it.
+//! A volume whose devices are open, for every kind of layer: attaching and inspecting it.
 
 use std::rc::Rc;
 
@@ -17,20 +17,20 @@ use crate::{
     CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, files, open_one, over,
 };
 
-/// What a volume is made of, opened.
+/// The opened devices of a volume.
 pub enum Opened {
-    /// A write cache's two devices.
+    /// The two devices of a write cache.
     Cache(Box<Pair>),
-    /// A log-structured volume's device, and how it is set.
+    /// The device of a log-structured volume, and its options.
     Space(Box<Part>, SpaceOptions),
-    /// A filesystem's device, and how its space is set.
+    /// The device of a filesystem, and the options of its space.
     Files(Box<Part>, SpaceOptions),
 }
 
-/// Opens what a volume is made of.
+/// Opens the devices of a volume.
 ///
 /// # Errors
-/// If a device cannot be opened, or two do not go together.
+/// If a device cannot be opened, or two devices do not go together.
 pub fn open(
     rt: &Rt,
     ring: &Rc<Ring>,
@@ -51,7 +51,7 @@ pub fn open(
 }
 
 impl Opened {
-    /// The device that says what the volume is.
+    /// Returns the device that identifies the volume.
     pub fn own(&self) -> Own {
         match self {
             Opened::Cache(pair) => Own {
@@ -69,7 +69,7 @@ impl Opened {
         }
     }
 
-    /// The data device, where that is another.
+    /// Returns the data device, if it is separate.
     fn data(&self) -> Option<&Part> {
         match self {
             Opened::Cache(pair) => Some(&pair.data),
@@ -77,7 +77,7 @@ impl Opened {
         }
     }
 
-    /// The same, set as by default.
+    /// Returns the same devices with default options.
     #[must_use]
     pub fn by_default(self) -> Opened {
         match self {
@@ -91,11 +91,11 @@ impl Opened {
         }
     }
 
-    /// Checks all of it, and whether it belongs together. Changes nothing. `progress` is told bytes done and bytes in
-    /// all.
+    /// Checks all devices, and that they belong to one volume. Changes nothing. `progress` receives the bytes done and
+    /// the total bytes.
     ///
     /// # Errors
-    /// If something is none of ours, or cannot be read.
+    /// If a device does not hold a Forebay structure, or cannot be read.
     pub async fn check(
         &self,
         rt: &Rt,
@@ -107,7 +107,7 @@ impl Opened {
         }
     }
 
-    /// What is there when the volume is removed, in words; nothing if that is lost.
+    /// Describes the data that stays when the volume is removed; `None` if it is lost.
     pub fn stays(&self) -> Option<String> {
         match self {
             Opened::Cache(pair) => Some(match pair.below {
@@ -121,7 +121,7 @@ impl Opened {
         }
     }
 
-    /// What is lost when the volume is removed, in words; nothing if all of it stays on its data device.
+    /// Describes the data that is lost when the volume is removed; `None` if everything stays on the data device.
     pub fn loses(&self) -> Option<String> {
         match self {
             Opened::Cache(_) => None,
@@ -131,11 +131,11 @@ impl Opened {
     }
 }
 
-/// Recovers a volume, and takes it into use under a name. `witness` remembers, on a third device, logs
-/// that failed and could not be told so; `clock` says what time it is.
+/// Recovers a volume and attaches it under a name. `witness` keeps failed-log records on a third device, for logs that
+/// failed and could not be marked so themselves. `clock` returns the time.
 ///
 /// # Errors
-/// If it cannot be taken up, or going on could lose something that is not accepted.
+/// If the volume cannot be attached, or attaching could lose something that `accept` does not permit.
 pub async fn attach(
     rt: Rt,
     opened: Opened,
@@ -155,10 +155,10 @@ pub async fn attach(
     }
 }
 
-/// Brings home what was lost with a log that was given up, as far as it can be read from it now.
+/// Writes to the data device the data that was lost with an abandoned log, as far as the log can be read now.
 ///
 /// # Errors
-/// If it is not such a log, is not this data device's, or a device fails.
+/// If the log was not abandoned or belongs to another data device, or a device fails.
 pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
     match opened {
         Opened::Cache(pair) if pair.below.is_some() => {
@@ -171,34 +171,35 @@ pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
     }
 }
 
-/// Who a volume is, as its device says.
+/// Identity of a volume, as recorded on its device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Info {
-    /// Its name; of a volume that does not know it, one made from its device's.
+    /// The volume's name. If the device does not record a name, a name made from the device's name.
     pub name: String,
-    /// Its id.
+    /// The volume's id.
     pub volume: String,
-    /// True if everything is on the data device: the log can be erased without a look at that.
+    /// True if everything is on the data device, so that the log can be erased without being read.
     pub clean: bool,
-    /// True if the log failed and was given up: it is never applied.
+    /// True if the log failed and was abandoned: it is never applied.
     pub abandoned: bool,
 }
 
-/// The device that says what a volume is: a cache's log, a log-structured volume's or a filesystem's only one.
+/// The device that identifies a volume: the log of a cache, or the only device of a log-structured volume or a
+/// filesystem.
 #[derive(Clone)]
 pub struct Own {
     kind: Kind,
     part: Part,
 }
 
-/// Which device says what a volume is that is named by its devices: the log if one is named, else the data.
+/// Returns the device that identifies a volume named by its devices: the log if given, else the data device.
 pub fn named_by<'a>(log: Option<&'a Spec>, data: Option<&'a Spec>) -> Option<(Kind, &'a Spec)> {
     let log = log.map(|log| (Kind::Cache, log));
     log.or(data.map(|data| (Kind::Space, data)))
 }
 
 impl Own {
-    /// Opens it.
+    /// Opens the device.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -212,15 +213,15 @@ impl Own {
         Ok(Own { kind, part })
     }
 
-    /// As it was named.
+    /// Returns the device as given.
     pub fn spec(&self) -> &Spec {
         &self.part.spec
     }
 
-    /// Who the volume is.
+    /// Returns the identity of the volume.
     ///
     /// # Errors
-    /// If it is none, or cannot be read.
+    /// If the device holds no volume, or cannot be read.
     pub async fn inspect(&self) -> Result<Info, StackError> {
         match self.kind {
             Kind::Cache => {
@@ -247,11 +248,11 @@ impl Own {
         }
     }
 
-    /// Who the volume is, and what it is made of as far as this device knows; its data is on `data`, if that
-    /// is said.
+    /// Returns the identity and the structure of the volume, as far as this device records them. If `data` is given, it
+    /// names the data device.
     ///
     /// # Errors
-    /// If it is none, cannot be read, or does not know where its data is.
+    /// If the device holds no volume, cannot be read, or does not record its data device.
     pub async fn tree(&self, data: Option<&Spec>) -> Result<(Info, Tree), StackError> {
         let info = self.inspect().await?;
         let own = self.part.spec.clone();
@@ -265,16 +266,16 @@ impl Own {
         Ok((info, tree))
     }
 
-    /// Whether the space on it is a filesystem's, however it was named.
+    /// Returns true if the device holds the space of a filesystem, however it was named.
     async fn holds_files(&self) -> bool {
         let superblock = space::inspect(&*self.part.device).await;
         superblock.is_ok_and(|superblock| space::is_of_files(&superblock))
     }
 
-    /// Checks it by itself. Changes nothing. `progress` is told bytes done and bytes in all.
+    /// Checks the device by itself. Changes nothing. `progress` receives the bytes done and the total bytes.
     ///
     /// # Errors
-    /// If it is none of ours, or cannot be read.
+    /// If the device does not hold a Forebay structure, or cannot be read.
     pub async fn check(
         &self,
         rt: &Rt,
@@ -303,10 +304,10 @@ impl Own {
         }
     }
 
-    /// Gives every structure that counts to `out`. Changes nothing.
+    /// Passes every valid structure to `out`. Changes nothing.
     ///
     /// # Errors
-    /// If it is none of ours, or cannot be read; after the superblocks have been given.
+    /// If the device does not hold a Forebay structure, or cannot be read. The superblocks have been passed before.
     pub async fn dump(&self, rt: &Rt, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
         match self.kind {
             Kind::Cache => cache::dump(&self.part, out).await,
@@ -324,10 +325,10 @@ impl Own {
         }
     }
 
-    /// Makes it unrecognisable.
+    /// Erases the structures by which the volume is recognised.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub async fn erase(&self) -> Result<(), DeviceError> {
         match self.kind {
             Kind::Cache => cache::erase(&self.part).await,

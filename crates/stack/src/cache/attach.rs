@@ -1,4 +1,4 @@
-//! Putting the write cache on its two devices.
+//! Attaches the write cache to its two devices.
 
 use std::rc::Rc;
 
@@ -12,29 +12,28 @@ use crate::layer::Layer;
 use crate::over::{in_words, is_space};
 use crate::{Bypass, CacheOptions, Pair, StackError};
 
-/// What to put up with when attaching.
+/// Faults that the administrator accepts when attaching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Accept {
-    /// Data that was flushed and is missing from the log.
+    /// Flushed data is missing from the log.
     pub loss: bool,
-    /// A data device that is not as the log knows it.
+    /// The data device differs from the one that the log records.
     pub changed: bool,
 }
 
-/// A volume that is in use.
+/// An attached volume.
 pub struct Attached {
-    /// To be served, asked and told.
+    /// The uppermost layer.
     pub layer: Rc<dyn Layer>,
-    /// What an administrator should know of how it was found.
+    /// Notes for the administrator about the state in which the volume was found.
     pub notes: Vec<String>,
 }
 
-/// Recovers the volume whose log and data are `pair`, and takes it into use, set as
-/// the pair's options say. `witness` remembers, on a
-/// third device, logs that failed and could not be told so.
+/// Recovers the volume whose log and data device are `pair`, and attaches it with the options of the pair. `witness`
+/// keeps failed-log records on a third device, for logs that failed and could not be marked so themselves.
 ///
 /// # Errors
-/// What [`Volume::attach_witnessed`] says.
+/// Those of [`Volume::attach_witnessed`].
 pub(crate) async fn attach(
     rt: Rt,
     pair: Pair,
@@ -74,10 +73,10 @@ pub(crate) async fn attach(
     })
 }
 
-/// Refuses the log of a cache over a log-structured volume, which would be written over here.
+/// Refuses the log of a cache over a log-structured volume. Attaching it here would overwrite that volume.
 async fn over_device(pair: &Pair) -> Result<(), StackError> {
     let Ok(info) = inspect(&pair.log).await else {
-        // What is wrong with it is said when it is taken up.
+        // Attaching reports the errors of the log.
         return Ok(());
     };
     let names = &info.data.names;
@@ -107,7 +106,7 @@ fn found(report: AttachReport) -> Vec<String> {
     notes
 }
 
-/// What is left open is as it suits a log on the data's own disk (`shared`) or on another.
+/// Unset options get defaults that fit a log on the data device's own disk (`shared`), or on another disk.
 fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptions {
     let defaults = match shared {
         true => AttachOptions::on_one_disk(),
@@ -135,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of how long writes may wait, and of where they bypass the log.
+    /// Returns the resulting maximum delay of writes, and the size from which writes bypass the log.
     fn set(options: &CacheOptions, shared: bool) -> (Duration, Option<ByteLen>) {
         let settings = settings(options, shared, Accept::default());
         (settings.max_delay, settings.bypass)

@@ -1,4 +1,4 @@
-//! A write cache in use, as a layer.
+//! An attached write cache, as a layer.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent, Resized};
 use crate::not_done::NotDone;
 use crate::{CacheStatus, Cause, Status};
 
-/// A write cache in use.
+/// An attached write cache.
 pub(super) struct Cache {
     volume: Volume,
     device: Rc<Checked<Volume>>,
-    /// The log, as it was named.
+    /// The log device, as given.
     log: String,
     survives_kill: bool,
 }
@@ -45,7 +45,7 @@ impl Layer for Cache {
         Some(Rc::clone(&self.device) as Rc<dyn Device>)
     }
 
-    /// They are an entry in the log.
+    /// Zeroes are one entry in the log.
     fn fast_zeroes(&self) -> bool {
         true
     }

@@ -1,8 +1,7 @@
-//! The write cache as a layer. Who is above knows no more of it than its variant in `tree.rs`, `status.rs`
-//! and `error.rs`.
+//! The write cache as a layer. Callers know only its variants in `tree.rs`, `status.rs` and `error.rs`.
 //!
-//! `attach.rs` takes it into use (`in_use.rs`), `offline.rs` looks at its log while it is not, `words.rs` says for people
-//! what both find, `vitals.rs` what is worth watching.
+//! `attach.rs` attaches the cache (`in_use.rs`). `offline.rs` inspects its log while it is not in use. `words.rs`
+//! formats the findings of both for people, and `vitals.rs` selects the figures that are worth watching.
 
 mod attach;
 mod in_use;

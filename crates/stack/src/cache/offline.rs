@@ -1,4 +1,4 @@
-//! A write cache that is not in use: making one, and looking at its log.
+//! A write cache that is not in use: creating it, and inspecting its log.
 
 use std::rc::Rc;
 
@@ -11,26 +11,26 @@ use crate::over::is_space;
 use crate::status::{CacheCheck, CheckReport, DumpItem, SalvageReport};
 use crate::{Pair, Part, Spec, StackError, Tree};
 
-/// A write cache to be made.
+/// Parameters of a write cache to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct New {
     /// The volume's name.
     pub name: String,
-    /// Its id: 16 random bytes.
+    /// The volume's id: 16 random bytes.
     pub volume: [u8; 16],
     /// Bytes in a segment of the log.
     pub segment: ByteLen,
 }
 
-/// Whether a log with segments of this size fits on a device.
+/// Checks that a log with segments of this size fits on a device.
 ///
 /// # Errors
-/// If not, and why.
+/// If it does not fit, with the reason.
 pub(crate) fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError> {
     RingGeometry::for_device(device, segment).map(|_| ())
 }
 
-/// The most segments of this size that a log has.
+/// Returns the maximum number of segments of this size in a log.
 pub(crate) fn segments_max(segment: ByteLen) -> u64 {
     forebay_log::segments_max(segment)
 }
@@ -38,7 +38,7 @@ pub(crate) fn segments_max(segment: ByteLen) -> u64 {
 /// Formats the log of a new cache in front of `data`.
 ///
 /// # Errors
-/// If the devices do not do, or one fails.
+/// If the devices are unsuitable, or a device fails.
 pub(crate) async fn create(log: &Part, data: &Part, new: New) -> Result<VolumeInfo, CreateError> {
     let options = CreateOptions {
         name: new.name,
@@ -50,7 +50,7 @@ pub(crate) async fn create(log: &Part, data: &Part, new: New) -> Result<VolumeIn
     forebay_dcd::create(log, data, options).await
 }
 
-/// What a device holds that is ours.
+/// A Forebay log found on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Held {
     /// The log of a volume that has everything on its data device.
@@ -58,16 +58,16 @@ pub enum Held {
         /// The volume's id.
         volume: String,
     },
-    /// A log that holds the only copy of something.
+    /// A log that holds the only copy of some data.
     DirtyLog {
         /// The volume's id.
         volume: String,
     },
-    /// A log that cannot be read, and why: broken, or of another version.
+    /// A log that cannot be read because it is damaged or has another version.
     UnknownLog(FormatError),
 }
 
-/// Looks whether a device holds something of ours.
+/// Returns the Forebay log on a device, if any.
 pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
     let copies = read_superblocks(device).await.ok()?;
     if let Ok(newest) = copies.newest() {
@@ -80,7 +80,7 @@ pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
     let broken = |copy: Result<_, FormatError>| match copy {
         Err(FormatError::Magic(_)) => None,
         Err(error) => Some(Held::UnknownLog(error)),
-        // Two sound copies that contradict each other.
+        // Both copies are intact, but contradict each other.
         Ok(superblock) => {
             let superblock: forebay_log::Superblock = superblock;
             Some(Held::DirtyLog {
@@ -91,20 +91,20 @@ pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
     broken(copies.a).or_else(|| broken(copies.b))
 }
 
-/// What a log says of its volume.
+/// Returns the volume's information as the log records it.
 ///
 /// # Errors
-/// If it is no write cache's log.
+/// If the device does not hold a write cache's log.
 pub(crate) async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
     let inspected = forebay_dcd::inspect(Rc::clone(&log.device)).await;
     inspected.map_err(|error| not_a_log(&log.spec, error))
 }
 
-/// Checks a log, and whether it belongs to a data device if one is given. Changes nothing. `progress` is
-/// told bytes done and bytes in all.
+/// Checks a log, and that it belongs to the data device if a data device is given. Changes nothing. `progress` receives
+/// the bytes done and the total bytes.
 ///
 /// # Errors
-/// If it is no write cache's log, or cannot be read.
+/// If the device does not hold a write cache's log, or cannot be read.
 pub(crate) async fn check(
     log: &Part,
     data: Option<&Part>,
@@ -119,10 +119,10 @@ pub(crate) async fn check(
     }))
 }
 
-/// Brings home what was lost with a log that was given up, as far as it can be read from it now.
+/// Writes to the data device the data that was lost with an abandoned log, as far as the log can be read now.
 ///
 /// # Errors
-/// If it is not such a log, is not this data device's, or a device fails.
+/// If the log was not abandoned or belongs to another data device, or a device fails.
 pub(crate) async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
     let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
     let salvaged = forebay_dcd::salvage(log, data, &pair.data.identity).await;
@@ -134,25 +134,25 @@ pub(crate) async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
     Ok(SalvageReport::Cache(report))
 }
 
-/// Gives every structure of a log that counts to `out`, in the log's order. Changes nothing.
+/// Passes every valid structure of a log to `out`, in the log's order. Changes nothing.
 ///
 /// # Errors
-/// If it is no log, or cannot be read; after the superblocks have been given.
+/// If the device does not hold a log, or cannot be read. The superblocks have been passed before.
 pub(crate) async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
     let mut out = |item| out(DumpItem::Cache(item));
     let dumped = forebay_dcd::dump(Rc::clone(&log.device), &mut out).await;
     dumped.map_err(|error| not_a_log(&log.spec, error))
 }
 
-/// Makes a log unrecognisable as one.
+/// Erases the structures by which a log is recognised.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub(crate) async fn erase(log: &Part) -> Result<(), DeviceError> {
     forebay_dcd::erase(Rc::clone(&log.device)).await
 }
 
-/// Why a log cannot be looked at.
+/// Returns the error for a log that cannot be inspected.
 fn not_a_log(log: &Spec, error: InspectError) -> StackError {
     StackError::NotALog {
         log: log.to_string(),
@@ -160,10 +160,11 @@ fn not_a_log(log: &Spec, error: InspectError) -> StackError {
     }
 }
 
-/// The tree of a cache whose log is `log`, as far as that knows; its data is on `data`, if that is said.
+/// Returns the tree of a cache whose log is `log`. The data device is `data` if given, else the device that the log
+/// records.
 ///
 /// # Errors
-/// If it does not know.
+/// If the log does not record a usable path.
 pub(crate) fn cache_of(
     log: Spec,
     info: &VolumeInfo,

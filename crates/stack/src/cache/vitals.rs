@@ -1,10 +1,11 @@
-//! What of a write cache is worth watching as time goes by.
+//! Figures of a write cache that are worth watching over time.
 
 use forebay_dcd::{Latency, Status};
 
 use crate::vitals::{Flow, Room, Vitals};
 
-/// A write cache's vital signs: its log as a ring, users' requests, and where the data goes.
+/// Returns a write cache's vital signs: its log as a ring, the clients' requests, and the data written to the data
+/// device.
 pub(crate) fn of(status: &Status) -> Vitals {
     let requests = |name, count: u64, bytes: Option<u64>, latency: Latency| Flow {
         name,

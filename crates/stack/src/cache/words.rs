@@ -1,20 +1,20 @@
-//! What a write cache's reports say, for people.
+//! Reports of a write cache, formatted for people.
 
 use forebay_dcd::{CheckReport, CheckVerdict, Destaging, Latency, Mode, SalvageReport, Status};
 use forebay_units::ByteLen;
 
 use crate::lines::{Around, Lines};
 
-/// From this share of the log in use on, writers wait for room: some of it is the engine's own.
+/// Share of the log in use from which writers wait for free space: the engine reserves the rest for itself.
 const LOG_FULL: f64 = 0.9;
 
-/// The state that requests may be waiting for.
+/// Describes the state that requests may be waiting for.
 pub(super) fn what_holds_up(status: &Status) -> String {
     let full = status.log_used_bytes as f64 / status.log_bytes.max(1) as f64;
     in_words(status.mode, status.mode_detail.as_deref(), full)
 }
 
-/// The same, of a mode, its detail, and the share of the log in use.
+/// Describes a mode with its detail, and the share of the log in use.
 fn in_words(mode: Mode, detail: Option<&str>, full: f64) -> String {
     let log = match full {
         full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
@@ -230,7 +230,7 @@ pub(crate) fn check(report: &CheckReport) -> Vec<String> {
     lines
 }
 
-/// What could be salvaged.
+/// Lists the data that can be salvaged.
 fn salvageable(report: &SalvageReport, lines: &mut Vec<String>) {
     let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
     lines.push(format!(

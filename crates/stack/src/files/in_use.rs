@@ -1,4 +1,4 @@
-//! A filesystem in use, as a layer.
+//! An attached filesystem, as a layer.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,19 +20,19 @@ use crate::not_done::NotDone;
 use crate::space::{self, SpaceMode, status_of};
 use crate::{Cause, FilesStatus, Part, Placing, SpaceOptions, StackError, Status};
 
-/// How often it is looked how full it is.
+/// Interval at which the fill level is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// What nobody made durable is, after so long: the kernel tells a filesystem in user space nothing of `sync(2)`, and users
-/// of others may rely on such an interval.
+/// Interval at which all changes are made durable. The kernel does not pass `sync(2)` to a filesystem in user space,
+/// and users of other filesystems may rely on such an interval.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// Between two parts of the files that are counted others have their turn.
+/// Pause between two steps of counting the files, so that other tasks can run.
 const COUNT_PAUSE: Duration = Duration::from_millis(1);
-/// How long nothing may get on while what was done becomes durable when it is closed.
+/// Longest time without progress while changes become durable on closing.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long closing waits for a device that fails.
+/// Longest time that closing waits for a failing device.
 const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A filesystem in use.
+/// An attached filesystem.
 struct InUse {
     rt: Rt,
     name: String,
@@ -42,10 +42,11 @@ struct InUse {
     work: RefCell<Option<(Workers, [Task<()>; 3])>>,
 }
 
-/// Recovers the filesystem on `data`, and takes it into use.
+/// Recovers the filesystem on `data`, and attaches it.
 ///
 /// # Errors
-/// If there is none, it cannot be taken up, or something that was durable is missing and that is not accepted.
+/// If the device holds no filesystem, it cannot be attached, or durable data is missing and `accept` does not permit
+/// the loss.
 pub(crate) async fn attach(
     rt: Rt,
     data: Part,
@@ -81,9 +82,9 @@ pub(crate) async fn attach(
     })
 }
 
-/// Says when the filesystem comes to be nearly full, and full, and when it no longer is.
+/// Logs when the filesystem becomes nearly full or full, and when it has free space again.
 async fn watch(rt: Rt, fs: Fs) {
-    // Who mounts a full one may know, and looks at the status if not.
+    // Initial state: a filesystem that is already full when it is mounted is only visible in the status.
     let mut before = status::mode(fs.room());
     loop {
         let room = fs.room();
@@ -103,7 +104,7 @@ async fn watch(rt: Rt, fs: Fs) {
     }
 }
 
-/// Makes everything durable every now and then, if there is anything new.
+/// Makes all changes durable at regular intervals, if anything changed.
 async fn keep_all(rt: Rt, fs: Fs) {
     let mut kept = None;
     loop {
@@ -114,13 +115,13 @@ async fn keep_all(rt: Rt, fs: Fs) {
         }
         match fs.sync().await {
             Ok(()) => kept = Some(now),
-            // Who asks for it is told; and so is whoever looks at the status.
+            // A client that requests durability receives the error, and the status shows it.
             Err(error) => tracing::debug!(%error, "cannot make durable what is new"),
         }
     }
 }
 
-/// Counts the files, little by little, for `df -i`.
+/// Counts the files step by step, for `df -i`.
 async fn count(rt: Rt, fs: Fs) {
     loop {
         let pause = match fs.count_files().await {
@@ -140,7 +141,7 @@ impl InUse {
 
     async fn end(&self) -> Result<(), DeviceError> {
         let mut keep = pin!(async {
-            // The kernel tells nothing any more of what it had in use when it was unmounted.
+            // After an unmount the kernel no longer reports the inodes that it had in use.
             if let Err(error) = self.fs.forget_all().await {
                 tracing::warn!(%error, "files without a name are removed when the filesystem is next mounted");
             }
@@ -148,7 +149,7 @@ impl InUse {
         });
         let kept = loop {
             let before = self.progress();
-            // A device that fails is tried again for as long as it does, but closing does not wait for that.
+            // The space keeps retrying on a failing device, but closing does not wait for it.
             let patience = match self.fs.space().failure() {
                 Some(_) => FAULT_PATIENCE,
                 None => PATIENCE,
@@ -200,7 +201,7 @@ impl Layer for InUse {
         Vec::new()
     }
 
-    /// A checkpoint: all is durable, and there is nothing to recover.
+    /// Writes a checkpoint: afterwards all data is durable and recovery has nothing to do.
     fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
         Box::pin(async { self.keep().await.map_err(NotDrained) })
     }

@@ -1,4 +1,4 @@
-//! Making a filesystem, and the space it is on.
+//! Creates a filesystem, and the space below it.
 
 use std::rc::Rc;
 
@@ -10,24 +10,24 @@ use forebay_vsl::{Layout, Options, VolumeId, open};
 
 use crate::space::{self, Long, MadeSpace, NewSpace};
 
-/// What there is to say of a filesystem that is to be made.
+/// Parameters of a filesystem to be created.
 #[derive(Clone, Debug, Default)]
 pub struct FilesWanted {
-    /// Up to which size files share a part of the space.
+    /// Largest size of files that share a part of the space.
     pub small_file: Option<ByteLen>,
-    /// The largest that a file may become: a power of two. The more, the fewer files there may be.
+    /// Maximum size of a file: a power of two. A larger maximum allows fewer files.
     pub largest_file: Option<ByteLen>,
-    /// Whose the uppermost directory is: user and group.
+    /// Owner of the root directory: user and group.
     pub owner: (u32, u32),
-    /// A key that nobody can guess, by which names are hashed.
+    /// A secret, unguessable key for hashing names.
     pub hash_key: [u8; 16],
 }
 
 impl FilesWanted {
-    /// How the space is divided.
+    /// Returns the division of the space.
     ///
     /// # Errors
-    /// If there can be no such filesystem; with the reason.
+    /// The reason why such a filesystem is not possible.
     pub(crate) fn geometry(&self) -> Result<Geometry, String> {
         let usual = Geometry::default();
         let slot = self.small_file.map_or(usual.slot_bytes(), |size| size.0);
@@ -49,7 +49,7 @@ impl FilesWanted {
     }
 }
 
-/// Makes an empty filesystem, on a new space.
+/// Creates an empty filesystem on a new space.
 ///
 /// # Errors
 /// If the device fails, or is too small.

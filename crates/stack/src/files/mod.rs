@@ -1,7 +1,8 @@
-//! The filesystem as a layer: on a log-structured space of its own, and served as files, not as a device.
+//! The filesystem as a layer: it is on a log-structured space of its own, and is served as files, not as a device.
 //!
-//! `make.rs` makes one, `in_use.rs` takes it into use, `offline.rs` looks at one that is not, `status.rs` is what it says
-//! of itself, `words.rs` for people. What the space below it says is `space/`'s.
+//! `make.rs` creates a filesystem, `in_use.rs` attaches it, and `offline.rs` inspects a filesystem that is not in use.
+//! `status.rs` collects its status, and `words.rs` formats its reports for people. Reports of the space below come from
+//! `space/`.
 
 mod in_use;
 mod make;

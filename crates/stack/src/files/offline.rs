@@ -1,7 +1,7 @@
-//! A filesystem that is not in use: a check of the space that it is on, and then of itself; and what lies there.
+//! A filesystem that is not in use: a check of its space and then of the filesystem, and a dump of its structures.
 //!
-//! Both are of what an attach would find: the space is recovered in memory. Nothing is removed there that a crash left
-//! without a name.
+//! Both see the state that attaching would find: the space is recovered in memory. Files that a crash left without a
+//! name are not removed.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,28 +15,28 @@ use serde::Serialize;
 use crate::space::{self, SpaceCheck, SpaceVerdict};
 use crate::{Part, StackError};
 
-/// Problems that are listed at most; the others are counted.
+/// Maximum number of problems that are listed; further problems are only counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a check of a filesystem found.
+/// Findings of a check of a filesystem.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FilesCheck {
-    /// Of the space that it is on. Its verdict is that on both.
+    /// Findings on the space. Its verdict covers space and filesystem.
     #[serde(flatten)]
     pub space: SpaceCheck,
-    /// Files, directories among them.
+    /// Number of files, including directories.
     pub files: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
-    /// Names.
+    /// Number of names.
     pub names: u64,
-    /// Files that have no name, and were in use when the filesystem was left.
+    /// Files without a name that were still in use at the end of the last mount.
     pub nameless: u64,
-    /// Data of files, in bytes.
+    /// Bytes of file data.
     pub data_bytes: u64,
-    /// What is wrong with which file, in words: the first of it.
+    /// The first problems of files, in words.
     pub file_problems: Vec<String>,
-    /// How many more there are.
+    /// Number of further problems.
     pub more_problems: u64,
 }
 
@@ -54,7 +54,7 @@ impl FilesCheck {
         }
     }
 
-    /// Whether anything is wrong with the filesystem itself.
+    /// Returns true if the filesystem itself has problems.
     pub(crate) fn has_problems(&self) -> bool {
         !self.file_problems.is_empty()
     }
@@ -67,15 +67,15 @@ impl FilesCheck {
     }
 }
 
-/// Nothing is changed, so nobody asks when it was.
+/// Returns a constant clock: nothing is changed, so no time is needed.
 fn no_clock() -> Clock {
     Rc::new(Time::default)
 }
 
-/// Checks a filesystem and the space that it is on. Changes nothing.
+/// Checks a filesystem and its space. Changes nothing.
 ///
 /// # Errors
-/// If it is none, or the device fails.
+/// If the device does not hold a filesystem, or fails.
 pub(crate) async fn check(
     rt: &Rt,
     data: &Part,
@@ -117,7 +117,7 @@ async fn look_over(fs: &Fs, damaged: &[Range<u64>], report: &mut FilesCheck) {
             report.nameless = checked.orphans;
             report.data_bytes = checked.data_sectors * forebay_units::SECTOR_BYTES;
         }
-        // What cannot be read was said already.
+        // The unreadable ranges are already in the report.
         Err(FsError::Space(_)) if !damaged.is_empty() => {
             report.problem("the rest was not looked at, since this cannot be read".into());
         }
@@ -125,10 +125,10 @@ async fn look_over(fs: &Fs, damaged: &[Range<u64>], report: &mut FilesCheck) {
     }
 }
 
-/// Gives every structure of the filesystem in a space to `out`.
+/// Passes every structure of the filesystem in a space to `out`.
 ///
 /// # Errors
-/// If there is none, or it cannot be read.
+/// If the device does not hold a filesystem, or it cannot be read.
 pub(crate) async fn dump(
     rt: &Rt,
     device: &Rc<dyn Device>,
@@ -139,16 +139,16 @@ pub(crate) async fn dump(
     Ok(fs.dump(out).await?)
 }
 
-/// Why a filesystem's structures cannot be given.
+/// Reason why a filesystem's structures cannot be dumped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
-    /// The space cannot be taken up.
+    /// The space cannot be recovered.
     #[error(transparent)]
     Space(#[from] OpenError),
-    /// There is no filesystem in it.
+    /// The space does not hold a filesystem.
     #[error(transparent)]
     Files(#[from] forebay_dfs::OpenError),
-    /// Something cannot be read.
+    /// A structure cannot be read.
     #[error(transparent)]
     Fs(#[from] FsError),
 }

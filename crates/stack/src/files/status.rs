@@ -1,4 +1,4 @@
-//! What a user can see of a filesystem. Names here are the names in JSON and in metrics.
+//! Status of a filesystem as users see it. Field names are the names in JSON and in metrics.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::space::SpaceMode;
 
 described! {
-    /// A filesystem at a glance. Counters count from when it was mounted.
+    /// Summary of a filesystem. Counters start when it was mounted.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct FilesFacts {
         Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be in use is; `full`: all of it; `failed`: the device failed",
@@ -38,18 +38,18 @@ described! {
     }
 }
 
-/// Something that a filesystem was asked for.
+/// Kind of a request to a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// A read of a file.
     Read,
     /// A write to a file.
     Write,
-    /// Something is to be durable.
+    /// A request to make changes durable.
     Sync,
-    /// A name or attributes are made, changed or removed.
+    /// Creation, change or removal of a name or of attributes.
     Change,
-    /// Anything else.
+    /// Any other request.
     Look,
 }
 
@@ -57,7 +57,7 @@ impl Asked {
     const COUNT: usize = 5;
 }
 
-/// What of a filesystem was asked, counted by who serves it.
+/// Counters of requests to a filesystem, maintained by the front end that serves it.
 #[derive(Default)]
 pub struct Counted {
     times: Cell<[u64; Asked::COUNT]>,
@@ -68,7 +68,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Something was done, of so many bytes, in so many nanoseconds.
+    /// Counts a completed request: its bytes, and its duration in nanoseconds.
     pub fn did(&self, asked: Asked, bytes: u64, ns: u64) {
         let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
         times[n] += 1;
@@ -78,7 +78,7 @@ impl Counted {
         self.latencies.borrow_mut()[n].record(ns);
     }
 
-    /// Something failed, since the filesystem was full or for worse.
+    /// Counts a failed request: the filesystem was full, or had another error.
     pub fn failed(&self, is_full: bool) {
         let count = if is_full { &self.full } else { &self.errors };
         count.set(count.get() + 1);
@@ -89,13 +89,13 @@ impl Counted {
     }
 }
 
-/// What a filesystem with so much room is doing.
+/// Returns the mode of a filesystem with this capacity and free space.
 pub(super) fn mode(room: Room) -> SpaceMode {
     let used = room.bytes.saturating_sub(room.free);
     SpaceMode::at(used as f64 / room.bytes.max(1) as f64)
 }
 
-/// A filesystem as it is now.
+/// Returns the filesystem's present status.
 pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
     let (room, space, superblock) = (fs.room(), fs.space(), fs.superblock());
     let failure = space.failure().map(|failure| failure.to_string());

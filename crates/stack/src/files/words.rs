@@ -1,4 +1,4 @@
-//! What a filesystem's reports say, for people; and what of them is worth watching.
+//! Reports of a filesystem, formatted for people, and the figures that are worth watching.
 
 use forebay_dfs::Room as FsRoom;
 use forebay_units::ByteLen;
@@ -10,7 +10,7 @@ use crate::lines::{Around, Lines};
 use crate::space::{SpaceMode, SpaceVerdict, words as of_space};
 use crate::vitals::{Flow, Latency, Room, Vitals};
 
-/// How full it is.
+/// Describes the fill level.
 pub(super) fn filled(room: FsRoom) -> String {
     let used = room.bytes.saturating_sub(room.free);
     format!(
@@ -89,7 +89,7 @@ fn rates(now: &FilesFacts, earlier: &FilesFacts, seconds: f64) -> String {
     )
 }
 
-/// A filesystem's vital signs: how full it is, and users' requests.
+/// Returns a filesystem's vital signs: its fill level, and the clients' requests.
 pub(crate) fn vitals(files: &FilesFacts) -> Vitals {
     let requests = |name, count: u64, bytes: Option<u64>, latency: Option<Latency>| Flow {
         name,
@@ -146,7 +146,7 @@ pub(crate) fn check(report: &FilesCheck) -> Vec<String> {
         lines.push(format!("  and {} more", report.more_problems));
     }
     let space = of_space::check(&report.space).into_iter();
-    // What the space as a whole is called and how long it is says nothing to who has a filesystem there.
+    // The first line names the space and its length, which mean nothing to users of the filesystem.
     lines.extend(space.skip(1));
     if report.space.verdict != SpaceVerdict::Damaged && report.has_problems() {
         lines.push(

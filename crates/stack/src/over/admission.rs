@@ -1,12 +1,13 @@
-//! What may be written to a cache over a volume that may be full.
+//! Admission of writes to a cache over a volume that may be full.
 //!
-//! The cache could take it, and then not bring it home. So as long as there is plenty of room below, writes pass; where
-//! there is little, what the cache holds counts as if all of it needed room. A write to where nothing is yet that
-//! would not fit is kept until the cache is drained, so that it is known how much room there is, and refused if there
-//! is none then. Writes to where something is go on, and so do trims.
+//! The cache could accept a write that the volume below has no space for, and then could never destage it. While the
+//! volume below has ample free space, writes pass. When free space is short, all dirty data in the cache is assumed to
+//! need space. A write to an unallocated range that would not fit waits until the cache is drained, so that the free
+//! space is certain. The write fails if the free space is then still too small. Writes to allocated ranges and trims
+//! always pass.
 //!
-//! How much the map below grows by what comes home is not known beforehand. What was acknowledged and does not fit
-//! for that stays in the cache, which tries again until somebody trims.
+//! The growth of the map below by destaged data is not known in advance. Acknowledged data that does not fit for this
+//! reason stays in the cache, which retries until a client trims data.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -19,22 +20,22 @@ use forebay_rt::Rt;
 use crate::Status;
 use crate::layer::{Layer, Place};
 
-/// Kept free for the map below, in bytes, beside one in [`MAP_PART`] of what is to come home.
+/// Bytes kept free for the map below, in addition to 1/[`MAP_PART`] of the data to be destaged.
 const SPARE: u64 = 1 << 20;
 /// See [`SPARE`].
 const MAP_PART: u64 = 16;
-/// The longest that a write waits for a cache that is drained and brings nothing home.
+/// Longest time that a write waits while the cache is drained but destages nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cache's device, to which no more is written than there is room for below.
+/// A cache's device that accepts no more new data than the volume below has space for.
 pub(super) struct Admission {
     rt: Rt,
     above: Rc<dyn Layer>,
     below: Rc<dyn Layer>,
     device: Rc<dyn Device>,
-    /// So many bytes may be written before it is looked again.
+    /// Bytes that may be written before the free space is read again.
     slack: Cell<u64>,
-    /// Bytes of writes that may not be counted as the cache's yet.
+    /// Bytes of writes in progress, which the cache's dirty bytes may not include yet.
     under_way: Cell<u64>,
 }
 
@@ -53,7 +54,8 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// How much may be written to new places, with so much room below of which so much is spoken for.
+/// Returns the bytes that may be written to new places, given the free space below and the bytes of it that are already
+/// claimed.
 fn slack(room: u64, spoken_for: u64) -> u64 {
     room.saturating_sub(spoken_for + spoken_for / MAP_PART + SPARE)
 }
@@ -70,13 +72,13 @@ impl Admission {
         }
     }
 
-    /// True if a write of `len` bytes fits into what is known to be free.
+    /// Returns true, and claims the space, if a write of `len` bytes fits into the known free space.
     fn take(&self, len: u64) -> bool {
         let left = self.slack.get().checked_sub(len);
         left.inspect(|left| self.slack.set(*left)).is_some()
     }
 
-    /// The same, having looked.
+    /// Reads the free space again, and then does as `take`.
     fn look(&self, len: u64) -> bool {
         if let Some(room) = self.below.room() {
             let dirty = self.above.status().dirty_bytes();
@@ -86,7 +88,7 @@ impl Admission {
         true
     }
 
-    /// Bytes that the cache has brought home so far.
+    /// Returns the bytes that the cache has destaged so far.
     fn destaged(&self) -> u64 {
         match self.above.status() {
             Status::Cache(status) => status.cache.destaged_bytes,
@@ -94,7 +96,7 @@ impl Admission {
         }
     }
 
-    /// Whether there is something everywhere in a range.
+    /// Returns true if all of a range is allocated.
     fn is_there(&self, range: Range<u64>) -> bool {
         self.above
             .place(range)
@@ -174,8 +176,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A cache that brings home 1 MiB a second while it is drained, and no more than it is let; or a volume below one,
-    /// with room for so much.
+    /// A simulated layer. As a cache it destages 1 MiB per second while it is drained, up to a limit; as the volume
+    /// below it has the given free space.
     struct Played {
         rt: Rt,
         dirty: Cell<u64>,
@@ -254,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Whether a write was taken that needs to know how much room is left, and after how long that was known, in
-    /// seconds; of so many MiB in the cache, so many can be brought home, to where there is always room for 8.
+    /// Submits a write that needs free space below. Returns true if it was admitted, and the seconds that it waited.
+    /// The cache holds `dirty` MiB, of which `let_home` MiB can be destaged; the volume below always has 8 MiB free.
     fn admitted(dirty: u64, let_home: u64) -> (bool, u64) {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_write_waits_for_as_long_as_the_cache_brings_something_home() {
-        // Till no more than 6 MiB are left.
+        // The write is admitted when at most 6 MiB are left in the cache.
         let (taken, seconds) = admitted(1000, 1000);
         assert!(taken && (994..1100).contains(&seconds), "{seconds}");
         assert_eq!(admitted(2, 0), (true, 0));

@@ -1,4 +1,4 @@
-//! Taking a cache over a log-structured volume into use.
+//! Attaches a cache over a log-structured volume.
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use super::{as_data, in_words};
 use crate::cache::{self, Accept, Attached};
 use crate::{Pair, SpaceOptions, StackError, space};
 
-/// Recovers the volume on the pair's data device, and then the cache over it, and takes both into use.
+/// Recovers the volume on the pair's data device, then the cache over it, and attaches both.
 ///
 /// # Errors
-/// If one cannot be taken up, or they do not belong together.
+/// If one of them cannot be attached, or they do not belong together.
 pub(crate) async fn attach(
     rt: Rt,
     pair: Pair,
@@ -54,7 +54,7 @@ pub(crate) async fn attach(
     }
 }
 
-/// Whether the log is that of a cache over this volume.
+/// Checks that the log belongs to a cache over this volume.
 fn belong_together(
     pair: &Pair,
     known: &DataIdentity,

@@ -1,4 +1,4 @@
-//! A cache over a log-structured volume in use, as one layer.
+//! An attached cache over a log-structured volume, as one layer.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ impl Over {
     }
 
     async fn end(&self) -> Result<(), DeviceError> {
-        // What the cache could not close does not keep the volume below from being closed.
+        // The volume below is closed even if closing the cache failed.
         let above = self.above.close().await;
         let below = self.below.close().await;
         above.and(below)
@@ -58,7 +58,7 @@ impl Layer for Over {
         self.above.fast_zeroes()
     }
 
-    /// What goes past the log is kept by the volume below.
+    /// Data that bypasses the log is kept by the volume below, so both must survive.
     fn survives_kill(&self) -> bool {
         self.above.survives_kill() && self.below.survives_kill()
     }
@@ -95,7 +95,7 @@ impl Layer for Over {
         })
     }
 
-    /// The volume below, and then the cache, which is as long as that.
+    /// Resizes the volume below and then the cache, which gets the same length.
     fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
         Box::pin(async move {
             let below = self.below.resize(size).await?;

@@ -1,10 +1,10 @@
-//! A write cache over a log-structured volume: its data is the volume below, and not the device that this lies on.
+//! A write cache over a log-structured volume: the cache's data is the volume below, not the device under that volume.
 //!
-//! The cache knows nothing of that. The volume below is recovered first, and then the cache on it; the cache moves its
-//! tail behind what it brought home when a flush of the volume below has made that durable; and they are drained and
-//! closed from above. `admission.rs` keeps the cache from acknowledging what there is no room for below.
+//! The cache does not depend on this. The volume below is recovered first, then the cache on it. The cache moves its
+//! tail past destaged data after a flush of the volume below has made the data durable. Drain and close run from the
+//! top down. `admission.rs` prevents the cache from acknowledging data that does not fit into the volume below.
 //!
-//! `attach.rs` takes both into use, as `in_use.rs`; `offline.rs` looks at them when they are not.
+//! `attach.rs` attaches both, as `in_use.rs`. `offline.rs` inspects them while they are not in use.
 
 mod admission;
 mod attach;
@@ -19,15 +19,15 @@ use forebay_device::Device;
 
 use crate::{Part, Spec};
 
-/// What a log calls its data begins like this if that is a log-structured volume; its id follows.
+/// Prefix of a data name in a log if the data is a log-structured volume; the volume's id follows.
 const NAME: &str = "vsl-";
 
-/// Whether what a log calls its data is the name of a log-structured volume.
+/// Returns true if a data name in a log is the name of a log-structured volume.
 pub(crate) fn is_space(name: &str) -> bool {
     name.starts_with(NAME)
 }
 
-/// A log-structured volume, as the data of a cache.
+/// Returns a log-structured volume as the data of a cache.
 fn as_data(on: &Part, id: &str, device: std::rc::Rc<dyn Device>) -> Part {
     Part {
         identity: DataIdentity {
@@ -40,7 +40,7 @@ fn as_data(on: &Part, id: &str, device: std::rc::Rc<dyn Device>) -> Part {
     }
 }
 
-/// What a log is in front of, in words.
+/// Describes the data that a log belongs to.
 pub(crate) fn in_words(names: &[String], data: &Spec) -> String {
     match names.iter().find_map(|name| name.strip_prefix(NAME)) {
         Some(id) => format!("the log-structured volume {id}"),

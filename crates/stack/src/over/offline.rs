@@ -1,6 +1,6 @@
-//! A cache over a log-structured volume that is not in use: making one, and a check of both.
+//! A cache over a log-structured volume that is not in use: creating it, and checking both layers.
 //!
-//! The volume below is recovered in memory for that, so that what the cache is held against is what an attach would find.
+//! The volume below is recovered in memory first, so the cache is checked against the state that attaching would find.
 
 use std::rc::Rc;
 
@@ -13,17 +13,17 @@ use crate::cache::{self, New};
 use crate::status::CheckReport;
 use crate::{Pair, Part, StackError, space};
 
-/// Whether a device holds a log-structured volume that a cache can be put in front of: one that nothing was written
-/// over.
+/// Returns true if a device holds a log-structured volume that a cache can be put in front of: both copies of its
+/// superblock must be intact.
 pub(crate) async fn is_under_cache(data: &Part) -> bool {
     let copies = space::superblocks(&*data.device).await;
     copies.is_ok_and(|copies| copies.a.is_ok() && copies.b.is_ok())
 }
 
-/// Makes the log of a new cache over the volume on the pair's data device, which stays as it is.
+/// Creates the log of a new cache over the volume on the pair's data device. The volume is not changed.
 ///
 /// # Errors
-/// If the volume cannot be taken up, the devices do not do, or one fails.
+/// If the volume cannot be attached, the devices are unsuitable, or a device fails.
 pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo, StackError> {
     let data = looked_at(rt, &pair.data).await;
     let data = data.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
@@ -35,10 +35,10 @@ pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo,
     })
 }
 
-/// Checks a cache and the volume that it is over. Changes nothing.
+/// Checks a cache and the volume below. Changes nothing.
 ///
 /// # Errors
-/// If one is none of ours, or cannot be read.
+/// If a device does not hold a Forebay structure, or cannot be read.
 pub(crate) async fn check(
     rt: &Rt,
     pair: &Pair,
@@ -46,7 +46,7 @@ pub(crate) async fn check(
 ) -> Result<CheckReport, StackError> {
     let below = space::check(rt, &pair.data.device, progress).await;
     let below = below.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
-    // What is wrong with it was found out just now.
+    // The check above already reported the faults of the volume below.
     let data = looked_at(rt, &pair.data).await.ok();
     let mut report = cache::check(&pair.log, data.as_ref(), progress).await?;
     if let CheckReport::Cache(report) = &mut report {
@@ -55,7 +55,7 @@ pub(crate) async fn check(
     Ok(report)
 }
 
-/// The volume on a device as the data of a cache; nothing is changed on the device.
+/// Returns the volume on a device as the data of a cache. Changes nothing on the device.
 async fn looked_at(rt: &Rt, on: &Part) -> Result<Part, OpenError> {
     let space = space::in_memory(rt, &on.device).await?;
     let id = space.superblock().volume.to_string();

@@ -1,4 +1,4 @@
-//! Taking a log-structured volume into use.
+//! Attaches a log-structured volume.
 
 use std::rc::Rc;
 
@@ -15,10 +15,10 @@ use super::words;
 use crate::cache::Attached;
 use crate::{Discard, Part, StackError};
 
-/// Recovers the volume on `data`, and takes it into use.
+/// Recovers the volume on `data`, and attaches it.
 ///
 /// # Errors
-/// If it cannot be taken up, or something that was durable is missing and that is not accepted.
+/// If it cannot be attached, or durable data is missing and `accept` does not permit the loss.
 pub(crate) async fn attach(
     rt: Rt,
     data: Part,
@@ -36,7 +36,8 @@ pub(crate) async fn attach(
     })
 }
 
-/// Whether the space on a device can be a block device: a filesystem's is longer than any.
+/// Checks that the space on a device can be served as a block device. The space of a filesystem is longer than any
+/// block device.
 async fn must_be_blocks(data: &Part) -> Result<(), StackError> {
     let superblock = inspect(&*data.device).await;
     match superblock.is_ok_and(|superblock| is_of_files(&superblock)) {
@@ -45,10 +46,10 @@ async fn must_be_blocks(data: &Part) -> Result<(), StackError> {
     }
 }
 
-/// Recovers the space on `data`; gives what works for it in the background, and what an administrator should know.
+/// Recovers the space on `data`. Returns its background work, and the notes for the administrator.
 ///
 /// # Errors
-/// If it cannot be taken up, or something that was durable is missing and that is not accepted.
+/// If it cannot be recovered, or durable data is missing and `accept` does not permit the loss.
 pub(crate) async fn take_up(
     rt: &Rt,
     data: &Part,
@@ -83,9 +84,9 @@ pub(crate) async fn take_up(
     Ok((space, workers, notes))
 }
 
-/// Whether free segments are discarded. Where nothing is said, they are on block devices that can: flash needs to know, and
-/// thin devices give the room to others. The room of an image that is given back to its filesystem may be gone when it
-/// is needed, and then the volume fails; so that is done if asked for alone.
+/// Returns true if free segments are discarded. By default they are on block devices that support it: flash needs the
+/// information, and thin devices return the space to others. For an image file, space returned to its filesystem may be
+/// missing when it is needed again, and then the volume fails. So image files are discarded only if requested.
 fn discards(said: Option<Discard>, data: &Part) -> bool {
     let can = data.device.geometry().discard_granularity > 0;
     let is_block = || {
@@ -95,7 +96,7 @@ fn discards(said: Option<Discard>, data: &Part) -> bool {
     can && said.map_or_else(is_block, |said| said == Discard::On)
 }
 
-/// What an administrator should know of how the volume was found.
+/// Returns notes for the administrator about the state in which the volume was found.
 fn found(recovery: Recovery) -> Vec<String> {
     match recovery.records {
         0 => Vec::new(),

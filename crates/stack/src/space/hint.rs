@@ -1,9 +1,9 @@
-//! What to know of a volume that is damaged in part, and to do about one that is refused.
+//! Hints about a partly damaged volume, and about a volume that is refused.
 
 use forebay_segments::Copies;
 use forebay_vsl::{OpenError, Superblock};
 
-/// What to do about a volume that cannot be taken up.
+/// Returns advice for a volume that cannot be attached.
 pub(crate) fn hint(error: &OpenError) -> &'static str {
     match error {
         OpenError::Truncated { .. } => {
@@ -19,7 +19,7 @@ pub(crate) fn hint(error: &OpenError) -> &'static str {
     }
 }
 
-/// That one copy of the superblock does not count, if so.
+/// Returns a note if one copy of the superblock is damaged.
 pub(super) fn damaged_copy(copies: &Copies<Superblock>) -> Option<String> {
     let (copy, why) = match (&copies.a, &copies.b) {
         (Err(why), Ok(_)) => ('A', why),

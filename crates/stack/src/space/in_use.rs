@@ -1,4 +1,4 @@
-//! A log-structured volume in use, as a layer.
+//! An attached log-structured volume, as a layer.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,18 +20,18 @@ use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, 
 use crate::not_done::NotDone;
 use crate::{Placing, Status};
 
-/// How often it is looked how full the volume is.
+/// Interval at which the fill level is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long requests that are under way may take to end when the volume is closed, and then what they wrote to
-/// become durable.
+/// Longest time for requests in progress to end when the volume is closed, and again for the written data to become
+/// durable.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long closing waits for a device that fails.
+/// Longest time that closing waits for a failing device.
 const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So much is asked at once of where data lies.
+/// Number of extents per query for the places of data.
 const RUNS_AT_ONCE: usize = 1024;
 
-/// A log-structured volume in use.
+/// An attached log-structured volume.
 pub(super) struct InUse {
     rt: Rt,
     name: String,
@@ -94,13 +94,13 @@ impl InUse {
     }
 }
 
-/// Says when the volume comes to be nearly full, and full, and when it no longer is.
+/// Logs when the volume becomes nearly full or full, and when it has free space again.
 async fn watch(rt: Rt, served: Rc<Served>) {
     let mut before = SpaceMode::Serving;
     loop {
         let capacity = served.linear().space().capacity();
         let now = SpaceMode::at(status::share(&capacity));
-        // No write is refused for what was trimmed and still counts.
+        // Trimmed sectors that are still counted do not cause a write to be refused.
         if now != before && !(now == SpaceMode::Full && capacity.is_reaping) {
             let filled = words::filled(&status::of(&served));
             match now {
@@ -120,7 +120,7 @@ async fn watch(rt: Rt, served: Rc<Served>) {
     }
 }
 
-/// What of a range lies where, by runs of sectors.
+/// Converts extents of sectors to the places of a byte range.
 fn placed(range: &Range<u64>, runs: &[PlacedRun]) -> Vec<PlaceExtent> {
     let mut places = Vec::new();
     for run in runs {
@@ -171,7 +171,7 @@ impl Layer for InUse {
         Some(capacity.mappable.saturating_sub(capacity.mapped))
     }
 
-    /// They are an entry in a record.
+    /// Zeroes are one entry in a record.
     fn fast_zeroes(&self) -> bool {
         true
     }
@@ -184,7 +184,7 @@ impl Layer for InUse {
         Status::Space(status::of(&self.served))
     }
 
-    /// What is mapped is in memory or on the one device there is; all else is nowhere.
+    /// Mapped sectors are in memory or on the only device. All other sectors read as zeroes.
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         let mut places = placed(&range, &self.space().places_now(sectors));
@@ -212,7 +212,7 @@ impl Layer for InUse {
         })
     }
 
-    /// A checkpoint: all is durable, and there is nothing to recover.
+    /// Writes a checkpoint: afterwards all data is durable and recovery has nothing to do.
     fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
         Box::pin(async {
             let kept = self.space().checkpoint().await;

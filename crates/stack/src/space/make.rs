@@ -1,4 +1,4 @@
-//! Making a log-structured volume.
+//! Creates a log-structured volume.
 
 use std::rc::Rc;
 
@@ -14,57 +14,57 @@ use forebay_vsl::{
 use super::measure::{Measured, measure};
 use super::{Placing, SpareShare};
 
-/// A volume without a length of its own has this share of what can be mapped in pieces of one sector, in 64ths: so all of it
-/// can be written, in pieces of any size and in any order.
+/// Default length of a volume, in 64ths of the bytes that can be mapped in extents of one sector. So all of the volume
+/// can be written, in writes of any size and in any order.
 const MAPPABLE_64THS: u64 = 63;
-/// A volume's length is a multiple of so many bytes.
+/// A volume's length is a multiple of this number of bytes.
 const LEN_UNIT: u64 = 1 << 20;
-/// The page where none is asked for.
+/// Default page size.
 const PAGE: ByteLen = ByteLen::kib(8);
 
-/// A log-structured volume to be made.
+/// Parameters of a log-structured volume to be created.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewSpace {
-    /// Its length as users see it; all that can be mapped, if none.
+    /// Length that clients see; if `None`, all bytes that can be mapped.
     pub(crate) size: Option<ByteLen>,
     /// Bytes in a segment.
     pub(crate) segment: Option<ByteLen>,
-    /// How data is placed.
+    /// Placement of data.
     pub(crate) placement: Placing,
-    /// Bytes of a page, for placements that go by pages.
+    /// Page size in bytes, for placements that track pages.
     pub(crate) page: Option<ByteLen>,
-    /// The share that is kept free.
+    /// Share that is kept free.
     pub(crate) spare: Option<SpareShare>,
 }
 
-/// How long a space is to be.
+/// Length of a space to be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Long {
-    /// As a volume that is served as a block device: of the size that is wanted, or what there is room for.
+    /// Length of a volume that is served as a block device: the requested size, or else as long as fits.
     Wanted,
-    /// So many sectors, whatever there is room for.
+    /// This number of sectors, whatever the capacity.
     Sectors(u64),
 }
 
-/// What was made.
+/// A created space.
 #[derive(Clone, Debug)]
 pub(crate) struct MadeSpace {
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub(crate) len: u64,
-    /// The bytes that an empty volume can map in pieces of one sector.
+    /// Bytes that an empty volume can map in extents of one sector.
     pub(crate) mappable: u64,
-    /// The bytes that an empty volume can map in blocks of 4 KiB.
+    /// Bytes that an empty volume can map in blocks of 4 KiB.
     pub(crate) mappable_in_blocks: u64,
-    /// From this length on, cleaning a full volume costs much, in bytes.
+    /// Length in bytes from which cleaning a full volume is expensive.
     pub(crate) usual: u64,
-    /// Its segments.
+    /// Segments of the space.
     pub(crate) layout: Layout,
-    /// How data is placed, and why.
+    /// Placement of data, and the reason for it.
     pub(crate) placement: String,
 }
 
 impl MadeSpace {
-    /// A warning if cleaning the volume costs much once it is full; empty otherwise.
+    /// Returns a warning if cleaning will be expensive once the volume is full; empty otherwise.
     pub(crate) fn warning(&self) -> String {
         match self.len > self.usual {
             true => format!(
@@ -76,15 +76,15 @@ impl MadeSpace {
     }
 }
 
-/// The segments of a volume on a device.
+/// Returns the segments of a volume on a device.
 ///
 /// # Errors
-/// If there can be none.
+/// If the device cannot hold a volume with these segments.
 pub(crate) fn layout_on(device: &Geometry, new: &NewSpace) -> Result<Layout, GeometryError> {
     Layout::for_device(device, new.segment)
 }
 
-/// Makes an empty volume.
+/// Creates an empty volume.
 ///
 /// # Errors
 /// If the device fails, or is too small.
@@ -109,7 +109,7 @@ pub(crate) async fn make(
             Long::Sectors(sectors) => sectors,
         },
         placement: kind,
-        // What is best for a filesystem does not follow from costs alone: see `for_files`.
+        // The best placement for a filesystem does not follow from costs alone: see `for_files`.
         auto: new.placement == Placing::Auto && long == Long::Wanted,
         page_sectors: (page.0 / SECTOR_BYTES) as u32,
         disk: Some(measured.disk()),
@@ -144,16 +144,15 @@ pub(crate) async fn make(
     })
 }
 
-/// The length of a volume without a length of its own, of which so much can be mapped while nothing is, in bytes.
+/// Returns the default length in bytes of a volume that can map `mappable` bytes when it is empty.
 fn usual_len(mappable: u64) -> u64 {
     round_down(mappable / 64 * MAPPABLE_64THS, LEN_UNIT)
 }
 
-/// The length that a volume without a length of its own would have on these segments of its device, in bytes. The device
-/// is not changed.
+/// Returns the default length in bytes of a volume on these segments of its device. The device is not changed.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Result<u64, OpenError> {
     let making = {
         let superblock = space.superblock();
@@ -202,9 +201,9 @@ fn placement(
     (chosen.kind, why)
 }
 
-/// How a filesystem's space is to place data. What is overwritten goes to the log first, so that an operation is whole, and
-/// so would be written twice, where a log that is not full writes it once: on flash, 16 writers at a time did 94,000
-/// writes a second and not 25,000.
+/// Chooses the placement of a filesystem's space. Overwritten data goes to the log first, so that an operation is
+/// atomic, and with placement in place would be written twice. A log that is not full writes it once. On flash, 16
+/// concurrent writers made 94,000 writes per second instead of 25,000.
 fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, String) {
     let (kind, why) = placement((Placing::Auto, None), measured, page, layout);
     match kind {
@@ -216,8 +215,8 @@ fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, Stri
     }
 }
 
-/// Options that keep as many segments spare as make cleaning cheap, whatever the placement. The length that is chosen for a volume
-/// follows from them. A filesystem has no such length, so it is always opened with them.
+/// Returns options that keep enough spare segments to make cleaning cheap, whatever the placement. The default length
+/// of a volume follows from them. A filesystem's space has no such length, so it is always opened with these options.
 pub(crate) fn comfortable() -> Options {
     Options {
         spare_part: Some(SPARE_PART),
@@ -225,7 +224,7 @@ pub(crate) fn comfortable() -> Options {
     }
 }
 
-/// How much there would be room for on a volume that is made like this. The device is not changed.
+/// Returns the capacity that a volume created like this would have. The device is not changed.
 async fn capacity(
     rt: &Rt,
     device: &Rc<dyn Device>,

@@ -1,4 +1,4 @@
-//! How fast a device is, as far as a placement must know: measured when a volume is made on it.
+//! Measures the speed of a device, as far as a placement needs it, when a volume is created.
 
 use std::time::Duration;
 
@@ -7,53 +7,53 @@ use forebay_placement::cost::Disk;
 use forebay_rt::Rt;
 use futures_util::{StreamExt as _, stream};
 
-/// Reads at places far from each other.
+/// Number of reads at distant places.
 const PLACES: u64 = 32;
-/// The arms are counted of media that take so long to get to a place. Others have none: the cost of writes there does not follow from what
-/// reads at the same time take.
+/// Positioning time from which the arms of a device are counted. Faster devices have no arms: their cost of writes does
+/// not follow from the duration of concurrent reads.
 const ARM: Duration = Duration::from_millis(1);
-/// Reads under way at once while arms are counted.
+/// Concurrent reads while arms are counted.
 const AT_ONCE: usize = 16;
-/// Bytes of each.
+/// Bytes of each read at a distant place.
 const PIECE: u64 = 4096;
-/// Bytes read in sequence, in pieces of [`RUN`].
+/// Bytes read in sequence, in reads of [`RUN`].
 const SEQUENCE: u64 = 16 << 20;
 /// Bytes of one read in sequence.
 const RUN: u64 = 1 << 20;
-/// Either part ends when it has taken this long.
+/// Time limit of each of the two parts.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The golden ratio as a fraction of 2^64: its multiples are spread evenly, and no two neighbours are near.
+/// The golden ratio as a fraction of 2^64: its multiples are spread evenly, and no two neighbours are close.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Measurements that must agree, one after the other.
+/// Number of consecutive measurements that must agree.
 const AGREE: usize = 3;
-/// How far their segment I/O efficiencies may be apart, as a ratio.
+/// Largest ratio between the segment I/O efficiencies of agreeing measurements.
 const APART: f64 = 1.1;
-/// The most measurements, and how long all may take.
+/// Maximum number of measurements, and the time limit of all of them.
 const ROUNDS: usize = 8;
 const LONGEST_ALL: Duration = Duration::from_secs(12);
 
-/// What measurements of a device came to.
+/// Result of measuring a device.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Measured {
-    /// Each measurement that counts, the median first.
+    /// The measurements used, the median first.
     pub(super) disks: Vec<Disk>,
-    /// True if they agree.
+    /// True if the measurements agree.
     pub(super) is_stable: bool,
 }
 
 impl Measured {
-    /// The most usual measurement.
+    /// Returns the median measurement.
     pub(super) fn disk(&self) -> Disk {
         self.disks[0]
     }
 }
 
-/// Measures until several measurements in a row agree on how much faster segments are written than pages, or it takes too
-/// long: a device that is busy or has a cache gives other figures each time.
+/// Measures until several consecutive measurements agree on the ratio between the speed of segments and of pages, or
+/// the time limit is reached. A device that is busy or has a cache gives different figures each time.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub(super) async fn measure(
     rt: &Rt,
     device: &dyn Device,
@@ -83,7 +83,8 @@ pub(super) async fn measure(
     Ok(Measured { disks, is_stable })
 }
 
-/// Reads here and there, and then in sequence; each round elsewhere, or caches would answer.
+/// Reads at distant places, and then in sequence. Each round reads other places, because caches would answer repeated
+/// reads.
 async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, DeviceError> {
     let len = device.geometry().len;
     let read = async |at: u64, bytes: u64| device.read(at, BufMut::zeroed(bytes as usize)).await;
@@ -106,7 +107,7 @@ async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, 
     Ok(Disk {
         positioning: (random - PIECE as f64 / bandwidth).max(0.0),
         bandwidth,
-        // A device too slow for all of these reads is not asked for more.
+        // A device too slow for all of these reads gets no further reads.
         arms: match reads == PLACES && random >= ARM.as_secs_f64() {
             true => arms(rt, device, 3 * PLACES * round).await?,
             false => 1.0,
@@ -114,13 +115,14 @@ async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, 
     })
 }
 
-/// The number of requests that the device positions at the same time: the time of reads at ascending places one by one, divided by that of the
-/// same with several under way. In that order a single arm gains little by knowing the next ones.
+/// Returns the number of requests that the device positions at the same time: the time of reads at ascending places one
+/// by one, divided by the time of such reads with several in progress. In ascending order, a single arm gains little
+/// from knowing the next requests.
 async fn arms(rt: &Rt, device: &dyn Device, used: u64) -> Result<f64, DeviceError> {
     let distance = device.geometry().len / PLACES / PIECE * PIECE;
     let sweep = async |first: u64, at_once: usize| {
         let begin = rt.now();
-        // Not at even distances, or all could lie on one disk of an array.
+        // The distances vary, because equally spaced places could all be on one disk of an array.
         let places = (0..PLACES).map(|n| {
             let share = (first + n).wrapping_mul(GOLDEN);
             let within = (u128::from(distance / PIECE) * u128::from(share)) >> 64;
@@ -133,7 +135,7 @@ async fn arms(rt: &Rt, device: &dyn Device, used: u64) -> Result<f64, DeviceErro
         }
         Ok::<_, DeviceError>(rt.now().since(begin).as_secs_f64())
     };
-    // Other blocks each time, or caches would answer.
+    // Each sweep reads other blocks, because caches would answer repeated reads.
     let alone = sweep(used + PLACES, 1).await?;
     let together = sweep(used + 2 * PLACES, AT_ONCE).await?;
     Ok((alone / together.max(1e-6)).clamp(1.0, AT_ONCE as f64))
@@ -196,7 +198,7 @@ mod tests {
         assert!(took <= LONGEST_ALL + 3 * LONGEST, "{took:?}");
     }
 
-    /// A device that is slow for some requests, and then fast for others.
+    /// A device whose latency changes every 40 requests.
     struct Fickle(Rt, Cell<u64>);
 
     impl Hooks for Fickle {

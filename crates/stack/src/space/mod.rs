@@ -1,9 +1,12 @@
-//! The log-structured volume as a layer. Who is above knows no more of it than its variant in `tree.rs`, `status.rs`
-//! and `error.rs`.
+//! The log-structured volume as a layer. Callers know only its variants in `tree.rs`, `status.rs` and `error.rs`.
 //!
-//! `make.rs` makes one (`measure.rs` tells how fast a device is), `attach.rs` takes it into use: `in_use.rs`, over
-//! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through an overlay, which
-//! keeps what recovery writes in memory. `resize.rs` makes one longer, `tune.rs` changes how it places data. `hint.rs` says what to do about one that is refused. `spare.rs` is the share that is kept free. `status.rs` is what it says of itself, `words.rs` for people.
+//! - `make.rs` creates a volume; `measure.rs` measures the speed of its device.
+//! - `attach.rs` attaches a volume as `in_use.rs`, over `served.rs`, which counts requests.
+//! - `offline.rs` inspects a volume that is not in use, through an overlay that keeps the writes of recovery in memory.
+//! - `resize.rs` extends a volume, and `tune.rs` changes its placement.
+//! - `hint.rs` advises on a volume that is refused.
+//! - `spare.rs` defines the share that is kept free.
+//! - `status.rs` collects the status, and `words.rs` formats reports for people.
 
 mod attach;
 mod hint;

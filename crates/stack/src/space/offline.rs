@@ -1,7 +1,7 @@
-//! A log-structured volume that is not in use: what it says of itself, and a check of all of it.
+//! A log-structured volume that is not in use: its superblock, and a check of all of it.
 //!
-//! The check is a recovery on a device whose changes stay in memory, and then everything is read. So what it
-//! finds is what an attach would find.
+//! The check recovers the volume on a device whose changes stay in memory, and then reads everything. So its findings
+//! are those that attaching would have.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -19,61 +19,61 @@ use super::hint::damaged_copy;
 
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;
-/// Ranges that are listed at most.
+/// Maximum number of ranges that are listed.
 const RANGES_MAX: usize = 64;
-/// Bytes wiped at each superblock.
+/// Bytes erased at each superblock.
 const SUPERBLOCK_BYTES: usize = 4096;
 
-/// What a check came to.
+/// Verdict of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpaceVerdict {
-    /// There is nothing to recover.
+    /// Recovery has nothing to do.
     Clean,
-    /// Attaching recovers something.
+    /// Attaching will recover data.
     Dirty,
-    /// Something is missing or damaged.
+    /// Some structure is missing or damaged.
     Damaged,
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SpaceCheck {
-    /// In a word.
+    /// Verdict.
     pub verdict: SpaceVerdict,
     /// The volume's id.
     pub volume: String,
-    /// How data is placed.
+    /// Placement of data.
     pub placement: String,
-    /// The volume's length, in bytes.
+    /// The volume's length in bytes.
     pub len: u64,
     /// Bytes in a segment.
     pub segment_bytes: u64,
-    /// Segments on the device.
+    /// Number of segments on the device.
     pub segment_count: u64,
-    /// How often it has been taken up.
+    /// Epoch: number of times that the volume was attached.
     pub epoch: u64,
-    /// Records behind the newest checkpoint that recovery would take up.
+    /// Records after the newest checkpoint that recovery would apply.
     pub records: u64,
-    /// What they change, in bytes.
+    /// Bytes changed by these records.
     pub dirty_bytes: u64,
-    /// What holds data, in bytes.
+    /// Mapped bytes.
     pub mapped_bytes: u64,
-    /// What may, in bytes.
+    /// Bytes that can be mapped.
     pub mappable_bytes: u64,
-    /// Bytes read and compared with their checksums.
+    /// Bytes read and verified by checksum.
     pub bytes_checked: u64,
-    /// What cannot be read of it, in bytes.
+    /// Bytes that cannot be read.
     pub damaged_bytes: u64,
     /// The first ranges that cannot be read: first byte and length.
     pub damaged_ranges: Vec<(u64, u64)>,
-    /// Bytes of the device that whole segments could have and the volume does not use: the device grew.
+    /// Bytes of the device that could become whole segments, but are unused because the device grew.
     pub grown_bytes: u64,
-    /// What is wrong, in words.
+    /// Problems, in words.
     pub problems: Vec<String>,
 }
 
-/// Both superblocks, as found.
+/// Reads both superblocks.
 ///
 /// # Errors
 /// If the device is too short for them.
@@ -81,21 +81,21 @@ pub(crate) async fn superblocks(device: &dyn Device) -> Result<Copies<Superblock
     read_copies(device).await
 }
 
-/// The superblock that counts.
+/// Returns the valid superblock.
 ///
 /// # Errors
-/// If there is none, or the device cannot hold its volume.
+/// If no superblock is valid, or the device cannot hold its volume.
 pub(crate) async fn inspect(device: &dyn Device) -> Result<Superblock, OpenError> {
     let copies = superblocks(device).await?;
     let superblock = copies.newest_readable()?.clone();
     Ok(superblock)
 }
 
-/// Checks a volume: superblocks, checkpoint, records, map and data. Changes nothing. `progress` is told bytes done
-/// and bytes in all.
+/// Checks a volume: superblocks, checkpoint, records, map and data. Changes nothing. `progress` receives the bytes done
+/// and the total bytes.
 ///
 /// # Errors
-/// If it is no volume, or the device fails.
+/// If the device does not hold a volume, or fails.
 pub(crate) async fn check(
     rt: &Rt,
     device: &Rc<dyn Device>,
@@ -104,17 +104,17 @@ pub(crate) async fn check(
     Ok(look(rt, device, progress).await?.report)
 }
 
-/// What was seen of a space that is not in use.
+/// Result of inspecting a space that is not in use.
 pub(crate) struct Seen {
-    /// What a check came to.
+    /// Report of the check.
     pub(crate) report: SpaceCheck,
-    /// Runs of sectors that cannot be read, the first of them.
+    /// The first ranges of sectors that cannot be read.
     pub(crate) damaged: Vec<Range<u64>>,
-    /// The space as recovery leaves it, in memory, if it could be taken up.
+    /// The space as recovery leaves it, in memory, if it could be recovered.
     pub(crate) space: Option<Space>,
 }
 
-/// The same, for who wants to look on.
+/// Checks a volume as [`check`] does, and also returns the recovered space for further inspection.
 ///
 /// # Errors
 /// As [`check`].
@@ -138,7 +138,7 @@ pub(crate) async fn look(
         if pending.entries > 0 {
             report.verdict = SpaceVerdict::Dirty;
         }
-        // Without what works in the background: nothing is cleaned here.
+        // Opened without background work: nothing is cleaned here.
         let (space, _, _) =
             open(rt.clone(), Rc::clone(&overlay), Options::default(), false).await?;
         taken_up = Some(space.clone());
@@ -169,12 +169,13 @@ pub(crate) async fn look(
     })
 }
 
-/// Whether a space is a filesystem's: none that is served as a block device, which ends at 2^63 bytes, is as long.
+/// Returns true if a space belongs to a filesystem. Such a space is longer than any space served as a block device,
+/// which ends at 2^63 bytes.
 pub(crate) fn is_of_files(superblock: &Superblock) -> bool {
     superblock.space_sectors > i64::MAX as u64 / SECTOR_BYTES
 }
 
-/// How much is lost with records that are missing.
+/// Describes the loss from missing records.
 fn lost_records(error: &OpenError) -> Option<String> {
     let OpenError::Damaged { missing, stable } = error else {
         return None;
@@ -207,17 +208,17 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
     }
 }
 
-/// Bytes of a device that a volume on it could take and does not use yet.
+/// Returns the bytes of a device that its volume could use but does not use yet.
 pub(super) fn grown_bytes(superblock: &Superblock, device: &dyn Device) -> u64 {
     let layout = Layout::of(superblock);
     let wanted = layout.on_longer(device.geometry().len);
     u64::from(wanted.segment_count - layout.segment_count) * u64::from(layout.segment_bytes)
 }
 
-/// A volume to be read, recovered on a copy whose changes stay in memory.
+/// Recovers a volume for reading, on an overlay that keeps changes in memory.
 ///
 /// # Errors
-/// If it cannot be taken up.
+/// If it cannot be recovered.
 pub(crate) async fn in_memory(rt: &Rt, device: &Rc<dyn Device>) -> Result<Space, OpenError> {
     let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
     let (space, _, _) = open(rt.clone(), overlay, Options::default(), false).await?;
@@ -259,7 +260,7 @@ async fn read_all(
     Ok(())
 }
 
-/// Reads a run; of one that is damaged somewhere, line by line.
+/// Reads an extent; if part of it is damaged, reads it block by block.
 async fn read_run(
     space: &Space,
     at: u64,
@@ -289,7 +290,7 @@ async fn read_run(
         }
         one += line;
     }
-    // Once is enough to know that it may be another time.
+    // The device fault is listed only once: a later check may succeed.
     let said = report
         .problems
         .iter()
@@ -298,7 +299,7 @@ async fn read_run(
     Ok(())
 }
 
-/// Notes a run that cannot be read, together with the one before if they touch.
+/// Lists an extent that cannot be read, and merges it with the one before if they are adjacent.
 fn note(damaged: &mut Vec<Range<u64>>, run: Range<u64>) {
     let listed = damaged.len();
     match damaged.last_mut() {
@@ -308,10 +309,10 @@ fn note(damaged: &mut Vec<Range<u64>>, run: Range<u64>) {
     }
 }
 
-/// Makes a volume unrecognisable as one.
+/// Erases the structures by which a volume is recognised.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub(crate) async fn erase(device: &dyn Device) -> Result<(), DeviceError> {
     for at in PLACES {
         let zeroes = BufMut::zeroed(SUPERBLOCK_BYTES).freeze();

@@ -1,4 +1,4 @@
-//! How a log-structured volume is set.
+//! Options of a log-structured volume.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use forebay_units::{ByteLen, TimeSpan};
 use super::SpareShare;
 use crate::{CacheOptions, Discard};
 
-/// Options of a cache that a log-structured volume has not.
+/// Options of a cache that a log-structured volume does not have.
 pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
-/// And options of that that a filesystem has not: its users say by `fsync` what is to be durable, and it has no length that room is
-/// kept beside.
+/// Options of a log-structured volume that a filesystem does not have. Its clients decide by `fsync` when data becomes
+/// durable, and it has no length beside which space is kept free.
 pub(crate) const NOT_OF_FILES: [&str; 2] = ["durability", "spare"];
 
-/// An option was given to a layer that has none of that name.
+/// Error: the layer does not have this option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {what} has no `{key}`: leave it out")]
 pub struct NoSuchOption {
@@ -31,37 +31,37 @@ impl NoSuchOption {
     }
 }
 
-/// The options of a log-structured volume that a cache has not.
+/// Options of a log-structured volume that a cache does not have.
 pub(crate) const OF_A_SPACE: [&str; 2] = ["discard", "spare"];
 
-/// How a log-structured volume is set. What is not said is left to it.
+/// Options of a log-structured volume. Unset options have the volume's defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpaceOptions {
-    /// When writes are acknowledged.
+    /// The point at which writes are acknowledged.
     pub durability: Option<Acknowledge>,
-    /// How long data that nobody flushed may wait before it is written.
+    /// Longest time that unflushed data may wait before it is written.
     pub max_delay: Option<TimeSpan>,
-    /// How much memory the map may take.
+    /// Memory limit of the map.
     pub map_memory: Option<ByteLen>,
-    /// Whether segments are discarded before they are used again.
+    /// Discarding of segments before they are reused.
     pub discard: Option<Discard>,
-    /// The share that is kept free.
+    /// Share that is kept free.
     pub spare: Option<SpareShare>,
 }
 
 impl SpaceOptions {
-    /// Those among a cache's that a log-structured volume has, too.
+    /// Converts a cache's options to those of a log-structured volume.
     ///
     /// # Errors
-    /// If others are said.
+    /// If an option is set that a log-structured volume does not have.
     pub fn of(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
         SpaceOptions::among(options, "log-structured volume")
     }
 
-    /// Those among a cache's that a filesystem has, too.
+    /// Converts a cache's options to those of a filesystem.
     ///
     /// # Errors
-    /// If others are said.
+    /// If an option is set that a filesystem does not have.
     pub fn of_files(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
         let what = "filesystem";
         let [durability, spare] = NOT_OF_FILES;
@@ -93,7 +93,7 @@ impl SpaceOptions {
         })
     }
 
-    /// These options, with what they leave open taken from `others`.
+    /// Returns these options; unset options are taken from `others`.
     #[must_use]
     pub fn or(self, others: SpaceOptions) -> SpaceOptions {
         SpaceOptions {
@@ -119,13 +119,13 @@ impl From<SpaceOptions> for CacheOptions {
     }
 }
 
-/// How a new volume is to place data.
+/// Requested placement of data in a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placing {
-    /// As is expected to cost least on the device.
+    /// The placement with the lowest expected cost on the device.
     #[default]
     Auto,
-    /// Like this.
+    /// This placement.
     As(Kind),
 }
 
@@ -141,7 +141,7 @@ impl FromStr for Placing {
 }
 
 impl Placing {
-    /// The name that users know it by.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
             Placing::Auto => "auto",

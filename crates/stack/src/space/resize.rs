@@ -1,4 +1,4 @@
-//! A log-structured volume becomes longer, and so does the space of a filesystem.
+//! Extends a log-structured volume, or the space of a filesystem.
 
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
@@ -17,8 +17,8 @@ fn failed(error: GrowError) -> NotDone {
     NotDone::new(cause, error)
 }
 
-/// Has a volume take all of its device, and makes it `size` bytes long. Without a size, the volume gets the length that one
-/// made on such a device has, if it is shorter than that.
+/// Makes a volume use all of its device, and makes it `size` bytes long. Without a size, the volume gets the default
+/// length for such a device, if it is shorter.
 ///
 /// # Errors
 /// If the device became shorter, the volume cannot have that size, or the device fails.
@@ -45,7 +45,8 @@ pub(super) async fn resize(
     })
 }
 
-/// The same for the space of a filesystem, which is as long as it will ever be: it gets more room.
+/// Makes the space of a filesystem use all of its device. The space keeps its length, which is already the largest
+/// possible, and gets more capacity.
 ///
 /// # Errors
 /// If the device became shorter or fails.
@@ -61,7 +62,7 @@ pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotDone> {
     })
 }
 
-/// The length that a volume gets that is to be `size` bytes long.
+/// Returns the length of a volume for a requested `size`.
 fn possible(size: ByteLen, before: u64) -> Result<u64, NotDone> {
     let refuse = |why: String| Err(NotDone::new(Cause::Usage, why));
     if size.0 < before {
@@ -78,7 +79,7 @@ fn possible(size: ByteLen, before: u64) -> Result<u64, NotDone> {
     Ok(round_down(size.0, 1 << 20).max(before))
 }
 
-/// What a volume took of its device, in words.
+/// Describes the segments that a volume added on its device.
 fn took(now: &Layout, wanted: &Layout) -> Option<String> {
     let more = wanted.segment_count - now.segment_count;
     (more > 0).then(|| {
@@ -100,7 +101,7 @@ mod tests {
     fn a_volume_becomes_as_long_as_it_is_told_and_never_shorter() {
         assert_eq!(possible(ByteLen::gib(2), 1 << 30), Ok(2 << 30));
         assert_eq!(possible(ByteLen((2 << 30) + 5), 1 << 30), Ok(2 << 30));
-        // A length that is no whole number of MiB stays.
+        // A length that is not a whole number of MiB is kept.
         assert_eq!(
             possible(ByteLen((1 << 20) + 4096), (1 << 20) + 4096),
             Ok((1 << 20) + 4096)

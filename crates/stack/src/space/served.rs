@@ -1,4 +1,4 @@
-//! A volume as users see it: its requests are counted and timed, and refused once it is being closed.
+//! A volume as clients see it: requests are counted and timed, and refused once closing begins.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoF
 use forebay_rt::{Event, Rt};
 use forebay_vsl::Linear;
 
-/// What was counted.
+/// Counters of requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Counted {
     pub(super) reads: u64,
@@ -18,7 +18,7 @@ pub(super) struct Counted {
     pub(super) flushes: u64,
     pub(super) trims: u64,
     pub(super) trim_bytes: u64,
-    /// Requests that failed, but for those refused for lack of room.
+    /// Failed requests, without those refused for lack of space.
     pub(super) errors: u64,
     /// Writes that were refused because the volume was full.
     pub(super) full: u64,
@@ -36,7 +36,7 @@ pub(super) struct Served {
     latencies: RefCell<[Latencies; 3]>,
 }
 
-/// A request that is under way.
+/// A request in progress.
 struct UnderWay<'a>(&'a Served);
 
 impl Drop for UnderWay<'_> {
@@ -71,13 +71,13 @@ impl Served {
         self.counted.get()
     }
 
-    /// Latencies of reads, writes and flushes.
+    /// Returns the latencies of reads, writes and flushes.
     pub(super) fn latencies(&self) -> [Latency; 3] {
         let latencies = self.latencies.borrow();
         [0, 1, 2].map(|n| latencies[n].summary())
     }
 
-    /// Refuses what comes from now on, and waits for what is under way.
+    /// Refuses new requests, and waits until requests in progress have ended.
     pub(super) async fn close(&self) {
         self.closing.set(true);
         let done = || (self.under_way.get() == 0).then_some(());
@@ -90,7 +90,8 @@ impl Served {
         self.counted.set(counted);
     }
 
-    /// Does a request unless the volume is being closed; `timed` is which latency it counts for.
+    /// Executes a request unless the volume is being closed. `timed` is the index of the latency that the request is
+    /// counted in.
     async fn request<T>(
         &self,
         op: Op,
@@ -116,7 +117,7 @@ impl Served {
         done
     }
 
-    /// What is still to be done for a write that was done, before it is acknowledged.
+    /// Hands a finished write to the device before the acknowledgement, if the mode is `Handover`.
     async fn keep(&self, op: Op) -> Result<(), DeviceError> {
         if self.acknowledge != Acknowledge::Handover {
             return Ok(());

@@ -1,13 +1,14 @@
-//! The share of a log-structured volume that is kept free, as users write it.
+//! The share of a log-structured volume that is kept free, in the syntax that users write.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The share of a volume's segments that is kept free of data, beside what its cleaner and its checkpoints need: one in so many.
+/// Share of a volume's segments that is kept free of data, beside the segments that its cleaner and its checkpoints
+/// need: one in this number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpareShare(u64);
 
-/// A text that is no share which can be kept free.
+/// Error: the text is not a share that can be kept free.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no share to keep free (write 1/N with N from {min} to {max}, or a percentage from 0.1% to 50%)",
     min = SpareShare::MIN_PART, max = SpareShare::MAX_PART)]
@@ -17,14 +18,14 @@ impl SpareShare {
     const MIN_PART: u64 = 2;
     const MAX_PART: u64 = 1024;
 
-    /// One segment in so many.
+    /// Returns `n` if one segment in `n` is kept free.
     pub fn part(self) -> u64 {
         self.0
     }
 
     fn read(text: &str) -> Option<u64> {
         let part = match text.strip_suffix('%') {
-            // Not less is kept than was asked for.
+            // Rounded so that at least the requested share is kept free.
             Some(percent) => (100.0 / percent.trim_end().parse::<f64>().ok()?) as u64,
             None => text.strip_prefix("1/")?.parse().ok()?,
         };

@@ -1,4 +1,4 @@
-//! What a user can see of a log-structured volume. Names here are the names in JSON and in metrics.
+//! Status of a log-structured volume as users see it. Field names are the names in JSON and in metrics.
 
 use forebay_dcd::Latency;
 use forebay_device::described;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::served::Served;
 
-/// From this share of what may be mapped on, it is said.
+/// Share of the mappable bytes from which the volume is reported as nearly full.
 pub(super) const NEARLY_FULL: f64 = 0.9;
-/// From this share on, the next larger write may find no room.
+/// Share from which the next larger write may not fit.
 const FULL: f64 = 0.995;
 
-/// What the volume is doing.
+/// Mode of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpaceMode {
-    /// The ordinary state.
+    /// The normal state.
     #[default]
     Serving,
     /// Little more can be mapped.
@@ -29,7 +29,7 @@ pub enum SpaceMode {
 }
 
 impl SpaceMode {
-    /// All there are.
+    /// All modes.
     pub const ALL: [SpaceMode; 4] = [
         SpaceMode::Serving,
         SpaceMode::NearlyFull,
@@ -37,7 +37,7 @@ impl SpaceMode {
         SpaceMode::Failed,
     ];
 
-    /// Its name, as in JSON.
+    /// Returns the mode's name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             SpaceMode::Serving => "serving",
@@ -47,7 +47,7 @@ impl SpaceMode {
         }
     }
 
-    /// Of a volume with so much mapped, as a share of what may be.
+    /// Returns the mode of a volume by the share of its mappable bytes that is mapped.
     pub(crate) fn at(share: f64) -> SpaceMode {
         match share {
             share if share >= FULL => SpaceMode::Full,
@@ -57,19 +57,19 @@ impl SpaceMode {
     }
 }
 
-/// Something that the placement says of itself.
+/// A figure that the placement reports about itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PlacementFact {
-    /// What: `hot share`.
+    /// Name, for example `hot share`.
     pub name: String,
-    /// How much.
+    /// Value.
     pub value: f64,
-    /// Of what: `of pages`.
+    /// Unit, for example `of pages`.
     pub unit: String,
 }
 
 described! {
-    /// A log-structured volume at a glance. Counters count from when it was attached.
+    /// Summary of a log-structured volume. Counters start when it was attached.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct SpaceStatus {
         Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be mapped is; `full`: all of it; `failed`: the device failed",
@@ -119,12 +119,12 @@ described! {
     }
 }
 
-/// How much of what may be mapped is, 0 to 1.
+/// Returns the mapped share of the mappable bytes, 0 to 1.
 pub(super) fn share(capacity: &Capacity) -> f64 {
     capacity.mapped as f64 / capacity.mappable.max(1) as f64
 }
 
-/// A volume as it is now.
+/// Returns the volume's present status.
 pub(super) fn of(served: &Served) -> SpaceStatus {
     use forebay_device::Device as _;
     let (geometry, counted) = (served.geometry(), served.counted());
@@ -148,7 +148,7 @@ pub(super) fn of(served: &Served) -> SpaceStatus {
     }
 }
 
-/// A space as it is now, whoever asks what of it.
+/// Returns the present status of a space, without the counters of its requests.
 pub(crate) fn status_of(space: &Space) -> SpaceStatus {
     let (capacity, stats) = (space.capacity(), space.stats());
     let share = share(&capacity);
@@ -164,7 +164,7 @@ pub(crate) fn status_of(space: &Space) -> SpaceStatus {
         ),
         _ => None,
     };
-    // What is not known yet is not told: JSON has no number for it.
+    // Unknown figures are omitted: JSON has no number for them.
     let known = space.facts().into_iter();
     let known = known.filter(|fact| fact.value.is_finite());
     let facts = known.map(|fact| PlacementFact {

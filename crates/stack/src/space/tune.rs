@@ -1,4 +1,4 @@
-//! The placement of a volume in use is looked at, or changed.
+//! Reads or changes the placement of an attached volume.
 
 use forebay_vsl::{Space, TuneError};
 
@@ -7,7 +7,7 @@ use crate::Cause;
 use crate::layer::Tuned;
 use crate::not_done::NotDone;
 
-/// Changes the placement, if one is given.
+/// Changes the placement, if a placement is given.
 ///
 /// # Errors
 /// If the volume is too full for it, or its device fails.

@@ -1,4 +1,4 @@
-//! What a log-structured volume's reports say, for people; and what of them is worth watching.
+//! Reports of a log-structured volume, formatted for people, and the figures that are worth watching.
 
 use forebay_units::ByteLen;
 
@@ -7,7 +7,7 @@ use crate::cache::words::latencies;
 use crate::lines::{Around, Lines};
 use crate::vitals::{Flow, Latency, Room, Vitals};
 
-/// What requests may be waiting for.
+/// Describes the state that requests may be waiting for.
 pub(super) fn what_holds_up(status: &SpaceStatus) -> String {
     match (status.mode, &status.mode_detail) {
         (SpaceMode::Failed, Some(why)) => format!("the device failed: {why}"),
@@ -15,7 +15,7 @@ pub(super) fn what_holds_up(status: &SpaceStatus) -> String {
     }
 }
 
-/// How full it is.
+/// Describes the fill level.
 pub(super) fn filled(status: &SpaceStatus) -> String {
     format!(
         "{} of {} that may be mapped are ({:.0} %)",
@@ -72,7 +72,7 @@ fn placed(status: &SpaceStatus) -> String {
     }
 }
 
-/// What was learnt for the choice of the placement.
+/// Describes the findings for the choice of the placement.
 fn tuned(status: &SpaceStatus) -> Option<String> {
     let reason = status.placement_reason.as_ref();
     let why = reason.map(|why| {
@@ -94,7 +94,7 @@ fn tuned(status: &SpaceStatus) -> Option<String> {
     }
 }
 
-/// What there is to say of a volume below a cache.
+/// Returns the report lines of a volume below a cache.
 pub(crate) fn below(status: &SpaceStatus) -> Lines {
     let mode = match &status.mode_detail {
         Some(detail) => format!("log-structured, {}: {detail}", status.mode.name()),
@@ -198,7 +198,7 @@ fn rates(now: &SpaceStatus, earlier: &SpaceStatus, seconds: f64) -> String {
     )
 }
 
-/// A volume's vital signs: how full it is, users' requests, and what else is written.
+/// Returns a volume's vital signs: its fill level, the clients' requests, and other writes.
 pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
     let requests = |name, count: u64, bytes: Option<u64>, latency: Option<Latency>| Flow {
         name,
@@ -246,7 +246,7 @@ pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
     }
 }
 
-/// What to do about a device of which so much could be used and is not.
+/// Advises on a device with this number of unused bytes.
 pub(super) fn grown(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| {
         format!(
