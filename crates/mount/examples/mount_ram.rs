@@ -1,5 +1,5 @@
-//! Mounts a filesystem in memory, until interrupted or unmounted: `mount_ram SIZE DIRECTORY [FILE]`; or one in a file, which
-//! is made if it is not there.
+//! Mounts a filesystem in memory, until interrupted or unmounted: `mount_ram SIZE DIRECTORY [FILE]`. With `FILE`,
+//! mounts the filesystem in that file, which is created if it is missing.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     mount(size, dir, args.next().map(PathBuf::from))
 }
 
-/// Mounts one of so many bytes until interrupted or unmounted, and checks it then.
+/// Mounts a filesystem of `size` bytes until interrupted or unmounted, and then checks it.
 pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::Result<()> {
     let ring = Ring::new(256)?;
     let executor = Executor::new(ring.clone());

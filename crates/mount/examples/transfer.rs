@@ -1,4 +1,5 @@
-//! Moves money between accounts in one file and notes it in another, both or neither: `transfer DIRECTORY`.
+//! Transfers money between accounts in one file and records the transfer in another file, atomically: `transfer
+//! DIRECTORY`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +16,7 @@ fn main() -> io::Result<()> {
     ))
 }
 
-/// All of it, in a directory.
+/// Runs the example in a directory.
 pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
     let open = |name: &str| -> io::Result<File> {
         let mut options = OpenOptions::new();
@@ -25,7 +26,7 @@ pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
     let (accounts, journal, spare) = (open("accounts")?, open("journal")?, open("spare")?);
     println!("{:?}", features(&accounts)?);
 
-    // Places of one file.
+    // Several places of one file.
     change(
         &accounts,
         &[
@@ -35,7 +36,7 @@ pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
         ],
     )?;
 
-    // Two files, and more than one ioctl carries.
+    // Two files, with more data than one ioctl can carry.
     let page = |text: &[u8]| {
         let mut page = [0; PAGE as usize];
         page[..text.len()].copy_from_slice(text);
@@ -50,7 +51,7 @@ pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
     together.change(&journal, &[Part::Write(0, &vec![b'n'; 200_000])])?;
     together.commit()?;
 
-    // What one has, for what the other has.
+    // Exchanges the data of two files.
     exchange(&journal, &spare)?;
     accounts.sync_all()
 }

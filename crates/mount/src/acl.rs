@@ -1,14 +1,13 @@
-//! Access lists, as POSIX 1003.1e draft 17 has them, in the form in which Linux keeps them in extended attributes
+//! Access control lists of POSIX 1003.1e draft 17, in the form in which Linux stores them in extended attributes
 //! (`linux/posix_acl_xattr.h`).
 
-/// The attribute that says who may do what.
+/// The attribute with the access control list of a file.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of a directory that says so of what is made in it.
+/// The attribute of a directory with the list that new files in it inherit.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
 
-// Tags.
 const USER_OBJ: u16 = 0x01;
 #[cfg(test)]
 const USER: u16 = 0x02;
@@ -18,7 +17,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// Who, and what they may do.
+/// An entry: the users it applies to, and their rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rule {
     tag: u16,
@@ -26,12 +25,12 @@ struct Rule {
     id: u32,
 }
 
-/// An access list.
+/// An access control list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct List(Vec<Rule>);
 
 impl List {
-    /// The list in these bytes; none if there is none, or an empty one.
+    /// Decodes a list. `None` if it is malformed or empty.
     pub(crate) fn decode(bytes: &[u8]) -> Option<List> {
         let (version, rules) = bytes.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != VERSION || !rules.len().is_multiple_of(8) {
@@ -48,7 +47,7 @@ impl List {
         is_whole.then_some(list)
     }
 
-    /// Its bytes.
+    /// Encodes the list.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = VERSION.to_le_bytes().to_vec();
         for rule in &self.0 {
@@ -59,13 +58,13 @@ impl List {
         out
     }
 
-    /// True if it says no more than permissions do.
+    /// Returns true if the list is equivalent to plain permissions.
     pub(crate) fn is_minimal(&self) -> bool {
         let mut rules = self.0.iter();
         rules.all(|rule| matches!(rule.tag, USER_OBJ | GROUP_OBJ | OTHER))
     }
 
-    /// The permissions that go with it, of a file that had others.
+    /// Returns the permissions that correspond to the list, for a file that had the permissions `before`.
     pub(crate) fn permissions(&self, before: u16) -> u16 {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
         let shifted = |rule: &Rule| match rule.tag {
@@ -81,7 +80,8 @@ impl List {
             .fold(before & 0o7000, |all, one| all | one)
     }
 
-    /// The same with other permissions, as after `chmod`: those of the group are the mask's where there is one.
+    /// Returns the list with new permissions, as after `chmod`. The group's permissions become those of the mask, if
+    /// the list has a mask.
     pub(crate) fn with_permissions(&self, permissions: u16) -> List {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
         let changed = |rule: &Rule| {
@@ -97,8 +97,8 @@ impl List {
         List(self.0.iter().map(changed).collect())
     }
 
-    /// Of a directory's default list: what something that is made there with these permissions gets, and the permissions
-    /// it then has. No list where permissions say it all.
+    /// Applies a directory's default list to a new file with these permissions. Returns the file's list, and its
+    /// resulting permissions. The list is `None` if the permissions are equivalent to it.
     pub(crate) fn inherited(&self, permissions: u16) -> (Option<List>, u16) {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
         let narrowed = |rule: &Rule| {

@@ -1,4 +1,4 @@
-//! What is known of files, and their extended attributes.
+//! Attributes of files, and their extended attributes.
 
 use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time, WithAttributes};
 use forebay_fuse::files::{Asked, Kind as Wire, SetAttr, When};
@@ -8,16 +8,16 @@ use forebay_serve::fuse::{Stale, Underway};
 use crate::acl;
 use crate::handler::{Answer, Answered, Files, VALID_S, nothing};
 
-/// What reads and writes are best in whole multiples of, in bytes.
+/// Preferred unit of reads and writes, in bytes.
 const PREFERRED_IO: u32 = 4096;
-/// Capabilities of a program: gone when it is changed.
+/// Capabilities of a program. A change of the program removes them.
 const CAPABILITY: &[u8] = b"security.capability";
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o010;
-/// What begins the names of extended attributes that only the superuser sees.
+/// Prefix of extended attributes that only the superuser can see.
 const TRUSTED: &[u8] = b"trusted.";
-// What `setxattr` is told.
+// Flags of `setxattr`.
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
@@ -43,7 +43,7 @@ pub(crate) fn kind_of(wire: Wire) -> Kind {
     found.map_or(Kind::Regular, |(kind, _)| kind)
 }
 
-/// Whether an extended attribute can have this name (`man 7 xattr`); if not, the error number.
+/// Checks the name of an extended attribute (`man 7 xattr`). Returns the error number if the name is not allowed.
 fn can_be_named(name: &[u8]) -> std::result::Result<(), i32> {
     if [acl::ACCESS, acl::DEFAULT].contains(&name) {
         return Ok(());
@@ -59,8 +59,9 @@ fn can_be_named(name: &[u8]) -> std::result::Result<(), i32> {
     }
 }
 
-/// The permissions of a file that has lost what makes it run as somebody else. Without execution by the group, `setgid` means
-/// locking that cannot be avoided, and stays where a member of the file's group is at work (Linux's `setattr_should_drop_sgid`).
+/// Returns the permissions of a file without the bits by which it runs as another user or group. Without group
+/// execution, `setgid` means mandatory locking, and stays if the caller is a member of the file's group (Linux's
+/// `setattr_should_drop_sgid`).
 fn without_privileges(permissions: u16, is_by_member: bool) -> u16 {
     let left = permissions & !SETUID;
     match left & GROUP_EXECUTES == 0 && is_by_member {
@@ -69,7 +70,7 @@ fn without_privileges(permissions: u16, is_by_member: bool) -> u16 {
     }
 }
 
-/// A value for who has room for so many bytes, or, with none, only asks how many there are.
+/// Returns a value for a caller with a buffer of `len` bytes. If `len` is 0, the caller only wants the value's length.
 fn sized(value: Answer, len: u32) -> Answered {
     match value {
         Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
@@ -78,7 +79,7 @@ fn sized(value: Answer, len: u32) -> Answered {
     }
 }
 
-/// A file that has an access list has its permissions there, too.
+/// Updates the permissions in the access control list of a file, if the file has a list.
 fn mask_access_list(all: &mut [(Vec<u8>, Vec<u8>)], permissions: u16) {
     let list = all.iter_mut().find(|(name, _)| name == acl::ACCESS);
     if let Some((_, value)) = list
@@ -88,7 +89,7 @@ fn mask_access_list(all: &mut [(Vec<u8>, Vec<u8>)], permissions: u16) {
     }
 }
 
-/// The attributes of a file, for the kernel to forget.
+/// Returns the attributes of a file, for the kernel to forget.
 pub(crate) fn attributes_of(file: u64) -> Stale {
     Stale {
         node: file,
@@ -115,7 +116,7 @@ impl Files {
         })
     }
 
-    /// The same as [`Files::attributes_of`], and when the file was made.
+    /// Returns the attributes like [`Files::attributes_of`], and also the time when the file was created.
     pub(crate) async fn known_of(&self, file: u64) -> Answer {
         let inode = self.fs.inode(file).await?;
         let stat = self.stat(&inode).await?;
@@ -129,8 +130,8 @@ impl Files {
         Ok(format::attr_out(&stat, VALID_S).to_vec())
     }
 
-    /// Changes what a file is known by. What follows from that changes at the same time: an access list with the permissions, privileges
-    /// with the owner or the size.
+    /// Changes attributes of a file. Dependent attributes change in the same operation: the access control list with
+    /// the permissions, privileges with the owner or the size.
     pub(crate) async fn set(&self, file: u64, wanted: &SetAttr) -> Answer {
         let now = self.fs.time();
         let when = |when: Option<When>| {
@@ -161,7 +162,8 @@ impl Files {
             if let Some(permissions) = new.permissions {
                 mask_access_list(all, permissions);
             } else if wanted.kill || is_given && inode.kind != Kind::Directory {
-                // Linux says to take privileges of a file without `setuid` only if it is to lose `setgid`.
+                // For a file without `setuid`, Linux requests the removal of privileges only if `setgid` must be
+                // removed.
                 let is_by_member = !wanted.kill || inode.permissions & SETUID != 0;
                 new.permissions = Some(without_privileges(inode.permissions, is_by_member));
             }
@@ -172,7 +174,8 @@ impl Files {
         self.attributes_of(file).await
     }
 
-    /// Takes the privileges of a file before its data changes, unless the caller is root: for requests without a flag for that.
+    /// Removes the privileges of a file before its data changes, unless the caller is root. Used for requests that have
+    /// no flag for the removal.
     pub(crate) async fn take_privileges_for(
         &self,
         underway: &Underway,
@@ -185,8 +188,9 @@ impl Files {
         }
     }
 
-    /// Takes `setuid`, `setgid` and capabilities of a file before its data changes. The kernel caches the mode, so the kernel is told
-    /// before this returns. Requests say one group only of those that the caller is in: `setgid` of another is taken.
+    /// Removes `setuid`, `setgid` and capabilities of a file before its data changes. The kernel caches the mode, so it
+    /// is notified before this returns. A request contains only one of the caller's groups: `setgid` of a file of
+    /// another group is removed.
     pub(crate) async fn take_privileges(
         &self,
         underway: &Underway,
@@ -199,7 +203,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns true if there were some.
+    /// Removes the privileges. Returns true if the file had any.
     async fn drop_privileges(&self, file: u64, group: u32) -> Result<bool> {
         let left = |inode: &Inode| without_privileges(inode.permissions, group == inode.group);
         let inode = self.fs.inode(file).await?;
@@ -227,7 +231,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Answers what is asked of extended attributes.
+    /// Answers a request on extended attributes.
     pub(crate) async fn answer_attribute(&self, request: &Request, asked: Asked<'_>) -> Answered {
         let (node, user) = (request.node, request.user);
         let name = match &asked {
@@ -285,7 +289,7 @@ impl Files {
                 (false, Existing::Needed) => return Err(FsError::NoAttribute),
                 _ => all.retain(|(one, _)| one != name),
             }
-            // A minimal list says no more than permissions do.
+            // A minimal list is equivalent to the permissions.
             if !list.is_minimal() {
                 all.push((name.to_vec(), value.to_vec()));
             }
@@ -303,7 +307,7 @@ impl Files {
         Ok(Vec::new())
     }
 
-    /// The names, each with a zero behind it. Those of `trusted` are for root alone.
+    /// Returns the names, each followed by a zero byte. Names under `trusted` are only for root.
     async fn attribute_names(&self, file: u64, user: u32) -> Answer {
         let all = self.fs.attributes(file).await?;
         let mut names = Vec::new();

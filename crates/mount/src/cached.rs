@@ -1,37 +1,38 @@
-//! Files of which the page cache may have something, for direct writes to keep it right.
+//! Files that the page cache may hold, so that direct writes can keep the page cache correct.
 //!
-//! The kernel drops pages before it sends a direct write of a file that was opened with `O_DIRECT`, and not again behind it. A read
-//! through the page cache that is answered in between brings the old data back, for good. So pages that such a write has changed are
-//! forgotten before it is answered, if the file was read through the page cache.
+//! The kernel drops pages before it sends a direct write of a file that was opened with `O_DIRECT`, but not after it. A
+//! buffered read that is answered in between brings the old data back permanently. So if the file was read through the
+//! page cache, the kernel is told to forget the written pages before the direct write is answered.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// After so many direct writes without a read through the page cache, all of the file is forgotten, and later writes are as quick as before.
+/// Number of direct writes without a buffered read after which all of the file is forgotten. Later writes are then as
+/// fast as without the page cache.
 const WRITES_MAX: u32 = 16;
 
-/// Files that were read through the page cache, and how many direct writes there have been since.
+/// Files that were read through the page cache, with the number of direct writes since the last read.
 #[derive(Default)]
 pub(crate) struct CachedFiles(RefCell<BTreeMap<u64, u32>>);
 
 impl CachedFiles {
-    /// A file is about to be read through the page cache.
+    /// Records that a file is about to be read through the page cache.
     pub(crate) fn note_read(&self, file: u64) {
         self.0.borrow_mut().insert(file, 0);
     }
 
-    /// The kernel has forgotten a file.
+    /// Records that the kernel has forgotten a file.
     pub(crate) fn forget(&self, file: u64) {
         self.0.borrow_mut().remove(&file);
     }
 
-    /// Returns true if the page cache may have something of a file.
+    /// Returns true if the page cache may hold data of a file.
     pub(crate) fn has(&self, file: u64) -> bool {
         self.0.borrow().contains_key(&file)
     }
 
-    /// These bytes were written directly: returns what the kernel has to forget, if anything.
+    /// Records a direct write of these bytes. Returns the range that the kernel must forget, if any.
     pub(crate) fn written(&self, file: u64, bytes: Range<u64>) -> Option<Range<u64>> {
         let mut all = self.0.borrow_mut();
         let writes = all.get_mut(&file)?;

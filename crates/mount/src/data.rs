@@ -20,14 +20,14 @@ const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 
-/// Direct writes that may wait for the kernel for as long as it takes.
+/// Maximum number of direct writes that wait for the kernel without a time limit.
 const DIRECT_WAITING_MAX: usize = 64;
-/// How long others wait.
+/// Time limit for all other direct writes.
 const MOMENT: Duration = Duration::from_millis(20);
-/// The most bytes that are copied from file to file at once.
+/// Maximum number of bytes in one copy from file to file.
 const COPIED_AT_ONCE: u64 = 4 << 20;
-/// A copy at once has about so many pieces of data and holes at most: each is up to three writes and trims of a batch, which may have 8,192.
-/// The kernel takes a copy for shorter then, and programs go on where it ended.
+/// Approximate maximum number of data extents and holes in one copy. Each needs up to three writes and trims of a
+/// batch, which may have 8,192. The kernel then reports a shorter copy, and programs continue where it ended.
 const COPIED_PIECES_MAX: usize = 2048;
 
 impl Files {
@@ -36,20 +36,21 @@ impl Files {
         Ok(format::open_out(self.opened(file, flags), self.open_flags(flags)).to_vec())
     }
 
-    /// A handle for a file that is opened with these flags.
+    /// Returns a handle for a file that is opened with these flags.
     pub(crate) fn opened(&self, file: u64, flags: u32) -> u64 {
         let handle = self.handles.next(flags);
         self.writers.opened(file, handle);
         handle
     }
 
-    /// Returns what the kernel is told of a file that is opened with these flags. What the page cache has of it stays right, but
-    /// reads from there are not seen.
+    /// Returns the open flags for the kernel's answer. The page cache stays correct, but buffered reads from it are not
+    /// visible here.
     ///
-    /// Direct writes of one file go in parallel only where files that are open with `O_DIRECT` cannot be mapped shared. Linux (6.18
-    /// as well) makes the first such mapping wait for parallel direct writes while it holds the lock of the process's memory, which
-    /// these need for the memory that they write from. All who wanted the file's lock, and then its directory's, hung with that
-    /// process. Asynchronous writes go in parallel all the same.
+    /// Direct writes of one file run in parallel only where files that are open with `O_DIRECT` cannot be mapped
+    /// shared. Linux (including 6.18) makes the first such mapping wait for parallel direct writes while it holds the
+    /// lock of the process's memory. The direct writes need that lock for the memory that they write from. All
+    /// processes that wanted the file's lock, and then its directory's lock, hung with that process. Asynchronous
+    /// writes always run in parallel.
     pub(crate) fn open_flags(&self, flags: u32) -> u32 {
         let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
         match (is_direct, self.notes_all_reads()) {
@@ -74,7 +75,7 @@ impl Files {
         let is_direct = is_direct(request) && !delayed;
         let mut waiter = None;
         if is_direct && self.cached.has(node) {
-            // It comes to wait for the kernel.
+            // The write will wait for the kernel.
             waiter = self.waiters.enter(request.user);
             if waiter.is_none() {
                 return underway.refuse(libc::ENOMEM);
@@ -83,22 +84,22 @@ impl Files {
         let data = (at, data);
         let written = self.written(underway, request, data, (kill, delayed));
         let written = written.await;
-        // Others need its memory while this one waits.
+        // Other requests need the buffer while this write waits.
         drop(lease);
         if is_direct {
-            // Data may be there although it could not be made durable.
+            // Data may have been written even if making it durable failed.
             let place = *written.as_ref().unwrap_or(&at);
             let end = place.saturating_add(bytes as u64);
             let stale = self.cached.written(node, place..end);
             if let Some(bytes) = stale {
-                // It may have been read through the page cache only meanwhile.
+                // The first buffered read may have happened during the write.
                 waiter = waiter.or_else(|| self.waiters.enter(request.user));
                 let stale = [pages(node, bytes)];
                 self.forget_written_directly(underway, &stale, waiter.is_some())
                     .await;
             }
         }
-        // The page cache has what the file does not get.
+        // The page cache holds data that the file did not accept.
         let is_refused = delayed && matches!(written, Err(FsError::Protected));
         let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
         let written = written.map(|_| format::write_out(bytes as u32).to_vec());
@@ -106,13 +107,14 @@ impl Files {
         self.finish(underway, written);
         self.tell(Did::Write, bytes, underway);
         if is_elsewhere || is_refused {
-            // The page cache has it where the kernel took the end to be.
+            // The page cache holds the data at the offset that the kernel assumed to be the end.
             underway.forget_later(&[pages(node, at..at.saturating_add(bytes as u64))]);
         }
     }
 
-    /// Has the kernel forget pages behind a direct write. The kernel sends no more than 1024 asynchronous requests at a time, and among
-    /// them may be the one that the page is waited for: so few wait for longer than a moment.
+    /// Tells the kernel to forget pages after a direct write. The kernel sends at most 1024 asynchronous requests at a
+    /// time. One of them may be the request that the locked page depends on, so only a few writes may wait for longer
+    /// than [`MOMENT`].
     async fn forget_written_directly(&self, underway: &Underway, stale: &[Stale], may_wait: bool) {
         let waiting = self.direct_waiting.get();
         if !may_wait {
@@ -127,7 +129,7 @@ impl Files {
         self.direct_waiting.set(self.direct_waiting.get() - 1);
     }
 
-    /// Does a write as the kernel asks for it. Returns where the data is.
+    /// Executes a write as the kernel requests it. Returns the offset of the data.
     pub(crate) async fn written(
         &self,
         underway: &Underway,
@@ -146,9 +148,9 @@ impl Files {
         self.write(request.node, at, data, request.file_flags).await
     }
 
-    /// Writes pages of a mapping that the kernel writes back. The handle and its flags are of any process that has the file open.
-    /// What a transaction keeps of these bytes was written to the pages, too, and is left out: it is not committed. So is what an
-    /// update changes that is under way: the pages may be older.
+    /// Writes pages of a mapping that the kernel writes back. The handle and its flags belong to any process that has
+    /// the file open. Bytes that a transaction holds were stored in the pages, too, and are left out because they are
+    /// not committed. Bytes that an update in progress changes are also left out, because the pages may be older.
     async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
         let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
         let file = request.node;
@@ -171,13 +173,12 @@ impl Files {
         Ok(at)
     }
 
-    /// Writes all of `data` at once: at byte `at`, or, if `flags` have `O_APPEND` and the kernel may have taken the wrong place for
-    /// the end of the file, where it ends. What they ask for
-    /// (`O_DSYNC`, `O_SYNC`) is durable when this returns. They are those of the open file and of the call together. Returns where
-    /// the data is.
+    /// Writes all of `data` atomically. The offset is `at`; if `flags` have `O_APPEND` and the kernel's end of the file
+    /// may be wrong, it is the real end of the file. The durability requested by `flags` (`O_DSYNC`, `O_SYNC`) holds
+    /// when this returns. `flags` combine the flags of the open file and of the call. Returns the offset of the data.
     ///
     /// # Errors
-    /// If it cannot be written, or not be made durable. In the second case the data was written.
+    /// If the data cannot be written, or cannot be made durable. In the second case the data was written.
     pub async fn write(&self, file: u64, at: u64, data: Buf, flags: u32) -> Result<u64> {
         let at = match self.appends_anew(file, flags) {
             false => Some(at),
@@ -188,18 +189,20 @@ impl Files {
         Ok(place)
     }
 
-    /// Returns true if appended data goes to the end of the file instead of the kernel's offset. The kernel's size of a file may be
-    /// wrong after an atomic update only. Otherwise its offset is right, and it may send parts of one direct write side by side.
+    /// Returns true if appended data goes to the end of the file instead of the kernel's offset. The kernel's size of a
+    /// file may be wrong after an atomic update only. Otherwise its offset is right, and it may send fragments of one
+    /// direct write in parallel.
     pub(crate) fn appends_anew(&self, file: u64, flags: u32) -> bool {
         flags & libc::O_APPEND.cast_unsigned() != 0 && self.resized.borrow().contains(&file)
     }
 
-    /// An atomic update of a file has ended, and its size may be another than the kernel knows.
+    /// Records that an atomic update of a file has ended, so the file's size may differ from the kernel's.
     pub(crate) fn note_resized(&self, file: u64) {
         self.resized.borrow_mut().insert(file);
     }
 
-    /// Returns the offset for appended data; `None` for the end of the file. While a transaction grows the file, its new end counts.
+    /// Returns the offset for appended data; `None` for the end of the file. While a transaction grows the file, the
+    /// offset is the file's new end.
     async fn end_for(&self, file: u64) -> Result<Option<u64>> {
         let grown = match self.transactions.is_idle() {
             true => 0,
@@ -209,7 +212,7 @@ impl Files {
         Ok((grown > size).then_some(grown))
     }
 
-    /// Makes durable what was done to a file, as far as `mode` or a flag of the file asks for it.
+    /// Makes changes of a file durable, as far as `mode` or a flag of the file requires it.
     pub(crate) async fn make_durable(&self, file: u64, mode: SyncMode) -> Result<()> {
         let mode = match self.fs.flags(file).has(FileFlags::SYNC) {
             true => SyncMode::File,
@@ -222,8 +225,8 @@ impl Files {
         }
     }
 
-    /// Finds the next data of a file, or the next hole, from byte `at` on. Where programs may have changed the file through memory,
-    /// a hole counts only after the kernel has written back its pages.
+    /// Finds the next data of a file, or the next hole, from byte `at` on. If programs may have changed the file
+    /// through memory, the kernel writes back the pages of a hole before the hole is reported.
     pub(crate) async fn seek(
         &self,
         underway: &Underway,
@@ -237,7 +240,7 @@ impl Files {
         };
         let file = request.node;
         let found = if self.writers.has(file) {
-            // It comes to wait for the kernel.
+            // The request will wait for the kernel.
             let Some(_waiter) = self.waiters.enter(request.user) else {
                 return Answered::Errno(libc::ENOMEM);
             };
@@ -257,7 +260,7 @@ impl Files {
         self.fs.seek(file, at, false).await
     }
 
-    /// Finds the next hole that is one after the kernel has written back its pages.
+    /// Finds the next hole that is still a hole after the kernel has written back its pages.
     async fn seek_hole_written(&self, underway: &Underway, file: u64, at: u64) -> Result<u64> {
         let mut from = at;
         loop {
@@ -272,13 +275,13 @@ impl Files {
             if found < end || end >= self.fs.inode(file).await?.size {
                 return Ok(found);
             }
-            // All of it has data now.
+            // The whole range holds data now.
             from = end;
         }
     }
 
-    /// Has the kernel write back what programs have changed through memory, of the files of `stale` that are open for that. The
-    /// kernel does that where it forgets pages.
+    /// Makes the kernel write back the changes that programs made through memory. It applies to those files of `stale`
+    /// that are open for reading and writing. The kernel writes pages back when it is told to forget them.
     pub(crate) async fn write_back(&self, underway: &Underway, stale: &[Stale]) {
         let of = stale.iter().filter(|one| self.writers.has(one.node));
         let of: Vec<Stale> = of.cloned().collect();
@@ -287,7 +290,7 @@ impl Files {
         }
     }
 
-    /// The bytes of a file from `at` to its next data, or to its end.
+    /// Returns the bytes of a file from `at` to its next data, or to its end.
     async fn hole_from(&self, file: u64, at: u64) -> Result<Range<u64>> {
         let end = match self.fs.seek(file, at, false).await {
             Err(FsError::BeyondEnd) => self.fs.inode(file).await?.size,
@@ -296,7 +299,8 @@ impl Files {
         Ok(at..end)
     }
 
-    /// Copies data from a place in one file to one in another: a part of what is wanted, all of it at once. Says how much.
+    /// Copies data from one file to another, atomically. It may copy less than requested. Returns the number of copied
+    /// bytes.
     pub(crate) async fn copy(
         &self,
         underway: &Underway,
@@ -329,7 +333,7 @@ impl Files {
             }
         }
         if at == end && len > 0 && edits.end() < there(end) {
-            // A hole at the end makes a file as large as data does.
+            // A hole at the end extends the file like data does.
             let last = there(end) - 1;
             edits.write(last, BufMut::zeroed(1).freeze());
         }
@@ -339,7 +343,7 @@ impl Files {
         Ok(format::write_out(copied as u32).to_vec())
     }
 
-    /// The next data of a file within a range; nothing at its end if there is none.
+    /// Returns the next data of a file within a range; an empty range at the end if no data follows.
     async fn next_data(&self, file: u64, at: u64, end: u64) -> Result<Range<u64>> {
         let start = match self.fs.seek(file, at, false).await {
             Err(FsError::BeyondEnd) => end,
@@ -351,7 +355,7 @@ impl Files {
         Ok(start..self.fs.seek(file, start, true).await?.min(end))
     }
 
-    /// None if there is no such mode.
+    /// Executes a `fallocate`. `None` if the mode is unknown.
     pub(crate) async fn fallocate(
         &self,
         underway: &Underway,
@@ -373,14 +377,14 @@ impl Files {
     }
 }
 
-/// Whether a read or a write goes past the page cache, and holds no page of it. The flags of a write do not tell: a program can change
-/// them while the kernel writes a page, which it holds until the answer.
+/// Returns true if a read or a write bypasses the page cache and holds no page of it. The flags of a write are not
+/// sufficient: a program can change them while the kernel writes a page, which it holds until the answer.
 pub(crate) fn is_direct(request: &Request) -> bool {
     let has_flag = request.file_flags & libc::O_DIRECT.cast_unsigned() != 0;
     handles::is_direct(request.handle) && (has_flag || !matches!(request.op, Op::Read { .. }))
 }
 
-/// These bytes of a file, in the page cache.
+/// Returns these bytes of a file as a range of the page cache.
 pub(crate) fn pages(file: u64, bytes: Range<u64>) -> Stale {
     Stale {
         node: file,

@@ -1,13 +1,13 @@
-//! Errors, as the kernel knows them.
+//! Conversion of errors to error numbers.
 
 use forebay_dfs::FsError;
 use forebay_serve::kernel_errno;
 use forebay_vsl::SpaceError;
 
-/// What comes of an ioctl: its data.
+/// Result of an ioctl: its output data.
 pub(crate) type Out = std::result::Result<Vec<u8>, Failed>;
 
-/// Why it is not done.
+/// Reason why an ioctl failed.
 pub(crate) enum Failed {
     Errno(i32),
     Fs(FsError),
@@ -25,7 +25,7 @@ impl From<FsError> for Failed {
     }
 }
 
-/// The number of an error.
+/// Returns the number of an error.
 pub(crate) fn errno(error: &FsError) -> i32 {
     match error {
         FsError::NotFound => libc::ENOENT,
@@ -43,7 +43,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         FsError::Links => libc::EMLINK,
         FsError::Attributes(_) | FsError::Files(_) | FsError::Crowded => libc::ENOSPC,
         FsError::PreallocatedRanges => libc::EOPNOTSUPP,
-        // "Structure needs cleaning", as other filesystems say.
+        // "Structure needs cleaning", as in other filesystems.
         FsError::Damaged { .. } | FsError::Contradiction { .. } => libc::EUCLEAN,
         FsError::Space(error) => match error {
             error if error.lacks_space() => libc::ENOSPC,
@@ -54,7 +54,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
     }
 }
 
-/// True if it is what any filesystem says day by day, and nothing to be noted.
+/// Returns true if the error is common in any filesystem and needs no log message.
 pub(crate) fn is_usual(error: &FsError) -> bool {
     match error {
         FsError::Damaged { .. } | FsError::Contradiction { .. } => false,

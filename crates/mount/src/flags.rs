@@ -1,8 +1,9 @@
-//! Flags of files that users set (`chattr`), and what they forbid of open files. The rules for names and data are in
+//! Flags of files that users set (`chattr`), and their restrictions on open files. The rules for names and data are in
 //! `crates/dfs/src/protect.rs`.
 //!
-//! Linux itself lets only the owner set flags, and only who may (`CAP_LINUX_IMMUTABLE`) set or clear those that protect. It does not
-//! know the flags of a file that is served by FUSE, though, so everything else is refused here.
+//! Linux itself allows only the owner to set flags, and requires `CAP_LINUX_IMMUTABLE` for setting or clearing those
+//! that protect. But it does not know the flags of a file that is served by FUSE, so every other restriction is
+//! enforced here.
 
 use forebay_device::is_zero;
 use forebay_dfs::{FileFlags, FsError, Inode, Kind, Result};
@@ -24,7 +25,7 @@ const GET_VERSION: u32 = 0x8008_7601;
 /// Bytes of `struct fsxattr`, which begins with the flags.
 const XFLAGS_BYTES: usize = 28;
 
-/// Each flag, as `FS_IOC_SETFLAGS` has it, and as `FS_IOC_FSSETXATTR` does; 0 where that does not have it.
+/// Each flag with its bit in `FS_IOC_SETFLAGS` and in `FS_IOC_FSSETXATTR`; 0 if that ioctl does not have the flag.
 const CODES: [(FileFlags, u32, u32); 6] = [
     (FileFlags::SYNC, 0x8, 0x20),
     (FileFlags::IMMUTABLE, 0x10, 0x8),
@@ -34,7 +35,7 @@ const CODES: [(FileFlags, u32, u32); 6] = [
     (FileFlags::SYNC_NAMES, 0x1_0000, 0),
 ];
 
-/// Returns true if an ioctl is about flags.
+/// Returns true if an ioctl reads or sets flags.
 pub(crate) fn is_about_flags(command: u32) -> bool {
     let all = [GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS, GET_VERSION];
     all.contains(&command)
@@ -45,7 +46,7 @@ fn encode(flags: FileFlags, code: impl Fn(&(FileFlags, u32, u32)) -> u32) -> u32
     set.map(code).fold(0, |all, one| all | one)
 }
 
-/// `None` if a flag is unknown.
+/// Decodes flags. `None` if a flag is unknown.
 fn decode(bits: u32, code: impl Fn(&(FileFlags, u32, u32)) -> u32) -> Option<FileFlags> {
     let known = CODES.iter().fold(0, |all, one| all | code(one));
     let set = CODES.iter().filter(|one| bits & code(one) != 0);
@@ -53,19 +54,19 @@ fn decode(bits: u32, code: impl Fn(&(FileFlags, u32, u32)) -> u32) -> Option<Fil
     (bits & !known == 0).then_some(flags)
 }
 
-/// The number at the beginning of an argument.
+/// Returns the number at the beginning of an argument.
 fn number(data: &[u8]) -> Option<u32> {
     let bytes = data.get(..4)?.try_into().ok()?;
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// The flags that a file gets by an ioctl that sets some.
+/// Returns the flags that an ioctl sets on a file.
 fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i32> {
     let bits = number(asked.data).ok_or(libc::EINVAL)?;
     let flags = if asked.command == SET_FLAGS {
         decode(bits, |one| one.1)
     } else {
-        // Sizes of extents and project numbers, which this filesystem does not have.
+        // The rest are extent sizes and project numbers, which this filesystem does not have.
         let has_more = !is_zero(&asked.data[4..]);
         let flags = decode(bits, |one| one.2).filter(|_| !has_more);
         flags.map(|flags| match inode.flags.has(FileFlags::SYNC_NAMES) {
@@ -81,7 +82,7 @@ fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i3
 }
 
 impl Files {
-    /// Answers an ioctl that is about flags.
+    /// Answers an ioctl that reads or sets flags.
     pub(crate) async fn on_flags(
         &self,
         underway: &Underway,
@@ -103,7 +104,7 @@ impl Files {
             _ => {
                 let flags = wanted(asked, inode)?;
                 if flags.has(FileFlags::PROTECT) {
-                    // What programs have stored in memory was stored before.
+                    // Stores to mapped memory before this call must reach the file before the flag protects it.
                     let all = Stale {
                         node: request.node,
                         bytes: Some(0..i64::MAX as u64),
@@ -111,17 +112,17 @@ impl Files {
                     self.write_back(underway, &[all]).await;
                 }
                 self.fs.set_flags(request.node, |_| Ok(flags)).await?;
-                // The kernel does not expect that another time changes.
+                // The kernel does not expect the call to change a time of the file.
                 underway.forget(&[attributes_of(request.node)]).await;
                 Ok(Vec::new())
             }
         }
     }
 
-    /// A file may be opened with these flags of `open`.
+    /// Checks that a file may be opened with these flags of `open`.
     ///
     /// # Errors
-    /// If it is protected from what could be done then.
+    /// If the file is protected against the operations that the flags allow.
     pub(crate) fn may_open(&self, file: u64, flags: u32) -> Result<()> {
         let (protect, flags) = (self.fs.flags(file), flags.cast_signed());
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
@@ -134,11 +135,12 @@ impl Files {
         Ok(())
     }
 
-    /// A write may be done by an open file: to an append-only file, only at its end. Programs can clear `O_APPEND` of an open file, and
-    /// write without it (`RWF_NOAPPEND`). One that was opened for other writes before the file became append only may write, as on ext4.
+    /// Checks that a write through an open file is allowed: in an append-only file, only at its end. Programs can clear
+    /// `O_APPEND` of an open file, and can write without it (`RWF_NOAPPEND`). A file that was opened for other writes
+    /// before it became append-only may be written, as on ext4.
     ///
     /// # Errors
-    /// If it may not.
+    /// If the write is not allowed.
     pub(crate) async fn may_write(&self, request: &Request, at: u64) -> Result<()> {
         let file = request.node;
         if !appends(request.handle) || !self.fs.flags(file).has(FileFlags::APPEND_ONLY) {

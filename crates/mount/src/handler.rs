@@ -1,4 +1,4 @@
-//! Which request goes where.
+//! Dispatches requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -19,61 +19,61 @@ use crate::transactions::Transactions;
 use crate::waiters::Waiters;
 use crate::writers::{Updates, Writers};
 
-/// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
+/// Time in seconds for which the kernel may cache names and attributes of files: only its own requests change them.
 pub(crate) const VALID_S: u64 = 1 << 30;
-/// How far the kernel may read ahead of who reads.
+/// Maximum read-ahead of the kernel.
 const READ_AHEAD: u32 = 2 << 20;
-/// What `df` counts in, in bytes.
+/// Unit that `df` counts in, in bytes.
 const UNIT: u64 = 4096;
 
 /// The least space that a file takes, in bytes: its i-node and its name.
 const FILE_BYTES: u64 = 1024;
 
-/// What was asked of a filesystem, roughly.
+/// Class of a request to a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     /// A read of a file.
     Read,
     /// A write to a file.
     Write,
-    /// Something was to be durable.
+    /// A request to make changes durable.
     Sync,
-    /// A name or attributes were made, changed or removed.
+    /// Creation, change or removal of a name or of attributes.
     Change,
-    /// Anything else.
+    /// Any other request.
     Look,
 }
 
-/// Who is told what was done.
+/// Observer of completed requests.
 pub trait Observer {
-    /// Something was done, of so many bytes.
+    /// Records a completed request of this number of bytes.
     fn did(&self, what: Did, bytes: u64, took: Duration);
 
-    /// Something failed, since the filesystem was full, or for what is not usual.
+    /// Records a failed request: the filesystem was full, or had an unusual error.
     fn failed(&self, is_full: bool);
 }
 
-/// How a filesystem is served.
+/// Settings of a mounted filesystem.
 #[derive(Clone, Default)]
 pub struct Settings {
-    /// All is durable when it is answered.
+    /// Every change is durable when it is answered.
     pub sync: bool,
-    /// Changes of names are.
+    /// Changes of names are durable when they are answered.
     pub sync_names: bool,
-    /// Direct writes of one file go in parallel. Then a file that is open with `O_DIRECT` cannot be mapped shared: see
+    /// Direct writes of one file run in parallel. A file that is open with `O_DIRECT` then cannot be mapped shared: see
     /// `Files::open_flags`.
     pub parallel_direct: bool,
-    /// Which reads are noted, of all files but directories.
+    /// Policy for updating access times of all files except directories.
     pub access_times: AccessTimes,
-    /// And of directories.
+    /// Policy for updating access times of directories.
     pub directory_access_times: AccessTimes,
-    /// Who is told what was done.
+    /// Observer of requests.
     pub observer: Option<Rc<dyn Observer>>,
-    /// What it is on, as far as that is known: who asks where bytes lie is told.
+    /// The device below, if known, for answers about the places of bytes.
     pub medium: Option<Medium>,
 }
 
-/// A filesystem behind a mount.
+/// A mounted filesystem.
 pub struct Files {
     pub(crate) fs: Fs,
     pub(crate) settings: Settings,
@@ -83,22 +83,22 @@ pub struct Files {
     pub(crate) writers: Writers,
     pub(crate) updates: Rc<Updates>,
     pub(crate) cached: CachedFiles,
-    /// Direct writes that wait for the kernel for as long as it takes.
+    /// Direct writes that wait for the kernel without a time limit.
     pub(crate) direct_waiting: Cell<usize>,
-    /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
+    /// Files whose size or end an atomic update may have changed since the kernel last read it.
     pub(crate) resized: RefCell<BTreeSet<u64>>,
-    /// Until then the kernel is taken to keep pages locked while it writes them.
+    /// Until then, the kernel is assumed to keep pages locked while it writes them.
     pub(crate) pages_are_locked_until: Cell<Instant>,
     errors: Cell<u64>,
-    /// Root had it shut down: nothing is done any more.
+    /// True after root has shut down the filesystem: every further request fails.
     pub(crate) is_shut_down: Cell<bool>,
 }
 
-/// What is answered.
+/// The data of an answer.
 pub(crate) type Answer = Result<Vec<u8>>;
 
 impl Files {
-    /// One that answers for this filesystem.
+    /// Creates the handler for this filesystem.
     pub fn new(fs: Fs, settings: Settings) -> Files {
         fs.set_access_times(settings.access_times, settings.directory_access_times);
         Files {
@@ -118,22 +118,22 @@ impl Files {
         }
     }
 
-    /// The filesystem.
+    /// Returns the filesystem.
     pub fn fs(&self) -> &Fs {
         &self.fs
     }
 
-    /// What it is on.
+    /// Returns the device below.
     pub(crate) fn medium(&self) -> Option<&Medium> {
         self.settings.medium.as_ref()
     }
 
-    /// Returns true if no read of a file may go unnoted.
+    /// Returns true if every read of a file must update its access time.
     pub(crate) fn notes_all_reads(&self) -> bool {
         self.settings.access_times == AccessTimes::Always
     }
 
-    /// Makes durable what was done to a file, or to the names in a directory, where that is asked for.
+    /// Makes changes of a file, or of the names in a directory, durable where the settings or its flags require it.
     pub(crate) async fn keep(&self, what: Did, node: u64, answer: Answer) -> Answer {
         let keeps = match what {
             Did::Write => self.settings.sync,
@@ -147,7 +147,7 @@ impl Files {
         Ok(answer)
     }
 
-    /// Makes durable what was done to a file, where the open file that asked for it wants that.
+    /// Makes changes of a file durable where the flags of the open file require it.
     pub(crate) async fn durably(&self, file: u64, handle: u64, answer: Answer) -> Answer {
         let answer = answer?;
         self.make_durable(file, sync_mode(handle)).await?;
@@ -176,7 +176,7 @@ impl Files {
         if is_noted && !is_full {
             let count = self.errors.get() + 1;
             self.errors.set(count);
-            // A dead device fails every request: say so ever more rarely.
+            // A failed device fails every request, so the log messages become ever more rare.
             if count.is_power_of_two() {
                 tracing::warn!(%error, count, "a request to the filesystem failed");
             }
@@ -184,7 +184,7 @@ impl Files {
         request.refuse(errno(error));
     }
 
-    /// Answers all but reads and writes.
+    /// Answers all requests except reads and writes.
     async fn answer(&self, underway: &Underway, request: Request, body: &[u8]) -> Answered {
         let node = request.node;
         let done = match decode(request.opcode, body, underway.agreed()) {
@@ -212,7 +212,7 @@ impl Files {
                 flags,
             }) => self.rename(&request, name, (to, new), flags).await,
             Some(Asked::Link(file, name)) => match self.fs.link(file, node, name).await {
-                // Linux's own answer to a second name of a directory.
+                // Linux's own error for a second name of a directory.
                 Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
@@ -233,7 +233,7 @@ impl Files {
                 return self.seek(underway, &request, (at, whence)).await;
             }
             Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
-            // The kernel copies by reading and writing then.
+            // After this error, the kernel copies by reading and writing.
             Some(Asked::CopyFileRange(copy))
                 if self.keeps_for(&request)
                     || self.transactions.joined(copy.to_handle).is_some() =>
@@ -249,7 +249,7 @@ impl Files {
         Answered::Done(done)
     }
 
-    /// Answers what has no body to be looked at, or one that was already.
+    /// Answers requests without a body, or with a body that is already decoded.
     async fn answer_fixed(&self, underway: &Underway, request: &Request) -> Answered {
         let node = request.node;
         Answered::Done(match request.op {
@@ -273,13 +273,13 @@ impl Files {
                     None => return Answered::Errno(libc::EOPNOTSUPP),
                 }
             }
-            // The kernel takes "not implemented" as "never ask again", which is meant: for flush on close, locks, access,
-            // which it sees to itself, interrupts (whose request is answered anyway).
+            // The kernel takes "not implemented" as "never ask again". That is intended for flush on close, for locks
+            // and access checks, which the kernel handles itself, and for interrupts, whose request is answered anyway.
             _ => return Answered::Errno(libc::ENOSYS),
         })
     }
 
-    /// Whether what is done by the open file that is asked about is kept for a transaction.
+    /// Returns true if changes through the open file of the request are kept for a transaction.
     fn keeps_for(&self, request: &Request) -> bool {
         !self.transactions.is_idle() && self.transactions.joined(request.handle).is_some()
     }
@@ -299,12 +299,12 @@ impl Files {
     }
 }
 
-/// What a request is, by its number.
+/// Returns the class of a request by its opcode.
 fn kind_of(opcode: u32) -> Did {
     match opcode {
         // FSYNC FSYNCDIR SYNCFS DESTROY
         20 | 30 | 38 | 50 => Did::Sync,
-        // IOCTL (what changes files by one), COPY_FILE_RANGE
+        // IOCTL (those that change files), COPY_FILE_RANGE
         39 | 47 => Did::Write,
         // SETATTR, names (SYMLINK to LINK, CREATE, RENAME2, TMPFILE), extended attributes, FALLOCATE
         4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => Did::Change,
@@ -312,16 +312,16 @@ fn kind_of(opcode: u32) -> Did {
     }
 }
 
-/// What is to be said to the kernel.
+/// Answer for the kernel.
 pub(crate) enum Answered {
     Done(Answer),
-    /// Nothing was done, whatever kind of request it was.
+    /// An answer without a change, for any class of request.
     Looked(Answer),
     Errno(i32),
     Nothing,
 }
 
-/// Whether a request only lets go of something, or wants no answer.
+/// Returns true if a request only releases something, or needs no answer.
 fn is_of_the_end(op: Op) -> bool {
     matches!(
         op,
@@ -340,8 +340,9 @@ impl Handler for Files {
             true => 0,
             false => flag::DIRECT_IO_ALLOW_MMAP,
         };
-        // Without ATOMIC_O_TRUNC, so that the kernel itself cuts off what is opened with O_TRUNC: with it, it would do so before it
-        // looks whether the file is a program that runs, and that would be cut off too (found by pjdfstest's `etxtbsy`).
+        // Without ATOMIC_O_TRUNC, so that the kernel itself truncates files that are opened with O_TRUNC. With the
+        // flag, the kernel would truncate before it checks for a running program, and would truncate that program, too
+        // (found by pjdfstest's `etxtbsy`).
         Wishes {
             flags: flag::ASYNC_READ
                 | flag::EXPORT_SUPPORT

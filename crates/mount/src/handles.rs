@@ -1,5 +1,5 @@
-//! Handles of open files: numbers that no two have at a time, and that say what the file was opened for, since requests other
-//! than reads and writes do not.
+//! Handles of open files: numbers that are unique among open files and that encode the open mode. Only reads and writes
+//! contain the mode in the request.
 
 use std::cell::Cell;
 
@@ -13,12 +13,12 @@ const DIRECT: u64 = 16;
 const APPENDS: u64 = 32;
 const BITS: u32 = 6;
 
-/// Gives handles.
+/// Generator of handles.
 #[derive(Default)]
 pub(crate) struct Handles(Cell<u64>);
 
 impl Handles {
-    /// One for a file that is opened with these flags.
+    /// Returns a new handle for a file that is opened with these flags.
     pub(crate) fn next(&self, flags: u32) -> u64 {
         let number = self.0.get() + 1;
         self.0.set(number);
@@ -44,27 +44,27 @@ impl Handles {
     }
 }
 
-/// Whether the file is open for writing.
+/// Returns true if the file is open for writing.
 pub(crate) fn is_writable(handle: u64) -> bool {
     handle & WRITABLE != 0
 }
 
-/// Whether it was opened to append, whatever its flags were changed to since.
+/// Returns true if the file was opened to append, even if its flags changed later.
 pub(crate) fn appends(handle: u64) -> bool {
     handle & APPENDS != 0
 }
 
-/// Whether it is open for reading and writing.
+/// Returns true if the file is open for reading and writing.
 pub(crate) fn is_both(handle: u64) -> bool {
     handle & (READABLE | WRITABLE) == READABLE | WRITABLE
 }
 
-/// Whether reads and writes of the open file go past the page cache, whatever its flags were changed to since.
+/// Returns true if the file was opened for direct reads and writes, even if its flags changed later.
 pub(crate) fn is_direct(handle: u64) -> bool {
     handle & DIRECT != 0
 }
 
-/// What must be durable when a change by this open file is answered.
+/// Returns the durability that a change through this open file has when it is answered.
 pub(crate) fn sync_mode(handle: u64) -> SyncMode {
     match (handle & FILE_SYNC != 0, handle & DATA_SYNC != 0) {
         (true, _) => SyncMode::File,

@@ -1,8 +1,8 @@
-//! What programs ask of files beside what the system knows: atomic updates.
+//! Atomic updates: ioctls beside the system's own file operations.
 //!
-//! A transaction is kept in memory and done as one batch. While it is kept, what is written by the page cache is thrown out of
-//! that before the write is acknowledged: so if who wrote is killed, nobody reads there what was never done. And so is what
-//! is read of it, by whomever, right after.
+//! A transaction is kept in memory and committed as one batch. While it is open, data written through the page cache is
+//! evicted from there before the write is acknowledged. So if the writer is killed, no process reads data that was
+//! never committed. After any process has read data of an open transaction, the pages are evicted, too.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -34,10 +34,11 @@ use crate::trim::FITRIM;
 const FS_IOC_SHUTDOWN: u32 = 0x8004_587d;
 /// Pages of the page cache, in bytes.
 const PAGE: u64 = 4096;
-/// How long a write waits for what it wrote to leave the page cache. That takes microseconds; but a kernel that keeps pages
-/// locked while it writes them waits for the answer to the write, and one that waits for other pages may take long.
+/// Longest time that a write waits until its data has left the page cache. Usually that takes microseconds. But a
+/// kernel that keeps pages locked while it writes them waits for the answer to the write, and a kernel that waits for
+/// other pages may take long.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// For how long no write waits for that after one that waited in vain.
+/// Time after a timeout during which no write waits.
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
 impl Files {
@@ -50,7 +51,7 @@ impl Files {
         if let Some(told) = self.told_places(request.node, asked).await {
             return told;
         }
-        // It may come to wait for the kernel.
+        // The request may wait for the kernel.
         let Some(_waiter) = self.waiters.enter(request.user) else {
             return Answered::Errno(libc::ENOMEM);
         };
@@ -93,7 +94,7 @@ impl Files {
         }
         let handle = request.handle;
         match asked.command {
-            // A write is a batch, as large as the kernel makes one.
+            // Each write is one batch anyway, up to the size of the kernel's largest write.
             DFS_ATOMIC_WRITE_SET => return Ok(Vec::new()),
             F2FS_GET_FEATURES => return Ok(F2FS_FEATURE_ATOMIC_WRITE.to_ne_bytes().to_vec()),
             F2FS_START_ATOMIC_WRITE => {
@@ -131,8 +132,9 @@ impl Files {
         }
     }
 
-    /// Makes everything durable, and does nothing any more until it is unmounted and mounted again: what `xfs_io -c shutdown` and its
-    /// like ask for. (The kernel does not pass on whether data is to be dropped, so it is kept.)
+    /// Makes everything durable, and then fails all requests until the filesystem is unmounted and mounted again. This
+    /// serves `xfs_io -c shutdown` and similar programs. (The kernel does not pass on the flag to drop data, so data is
+    /// kept.)
     async fn shut_down(&self, request: &Request) -> Out {
         if request.user != 0 {
             return Err(libc::EPERM.into());
@@ -143,7 +145,7 @@ impl Files {
         Ok(Vec::new())
     }
 
-    /// An open file takes part in a transaction.
+    /// Adds an open file to a transaction.
     async fn join(&self, id: u64, request: &Request) -> Out {
         must_be_writable(request.handle)?;
         self.admit(id, request).await?;
@@ -151,7 +153,7 @@ impl Files {
         Ok(Vec::new())
     }
 
-    /// A file is in a transaction: it is used as long as that is there.
+    /// Adds a file to a transaction. The file stays in use until the transaction ends.
     async fn admit(&self, id: u64, request: &Request) -> std::result::Result<(), Failed> {
         let file = request.node;
         self.fs.inode(file).await?.may_change()?;
@@ -165,7 +167,7 @@ impl Files {
         Ok(())
     }
 
-    /// Parts of a file are changed, now or with a transaction.
+    /// Changes parts of a file, immediately or with a transaction.
     async fn change(&self, underway: &Underway, request: &Request, data: &[u8]) -> Out {
         must_be_writable(request.handle)?;
         let (id, parts) = atomic::decode_parts(data).ok_or(libc::EINVAL)?;
@@ -187,11 +189,11 @@ impl Files {
         }
         self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
-        // Else the page of a mapping would be written over the change, whole.
+        // Otherwise the kernel would later write a whole mapped page over the change.
         self.write_back(underway, &stale).await;
         let exactly = crate::transactions::ranges(&edits);
         let update = self.updates.begin([(file, exactly)].into());
-        // For what was stored meanwhile.
+        // Writes back stores that were made since.
         self.write_back(underway, &stale).await;
         self.note_resized(file);
         self.fs.edit(&[(file, edits)].into()).await?;
@@ -199,7 +201,7 @@ impl Files {
         Ok(Vec::new())
     }
 
-    /// A file and the one whose open file began a transaction exchange their data.
+    /// Exchanges the data of a file and of the file whose open file began a transaction.
     async fn exchange(&self, underway: &Underway, request: &Request, id: u64) -> Out {
         let other = self.transactions.begun_by(id, request.user)?;
         if !is_both(request.handle) || !is_both(other.handle) {
@@ -207,7 +209,7 @@ impl Files {
         }
         self.transactions.close(id)?;
         let stale = [request.node, other.file].map(|file| pages(file, 0..i64::MAX as u64));
-        // What a program has stored in the memory of one belongs to that.
+        // Data that a program has stored in the memory of a file belongs to that file.
         self.write_back(underway, &stale).await;
         let all = |file| (file, std::iter::once(0..u64::MAX).collect());
         let update = self
@@ -275,7 +277,7 @@ impl Files {
     }
 
     async fn finish_transaction(&self, underway: &Underway, id: u64, done: bool) {
-        // What it kept is left out of pages that are written back until the kernel has forgotten them.
+        // Until the kernel has forgotten the pages, written-back pages skip the bytes of this transaction.
         let update = self.updates.begin(self.transactions.ranges(id));
         let Some(ended) = self.transactions.end(id) else {
             return;
@@ -285,7 +287,7 @@ impl Files {
             false => ended.undone,
         };
         ended.files.iter().for_each(|file| self.note_resized(*file));
-        // Times and sizes of all of them have changed.
+        // Times and sizes of all files have changed.
         stale.extend(ended.files.iter().map(|file| attributes_of(*file)));
         if !stale.is_empty() {
             underway.forget_keeping(&stale, update).await;
@@ -294,7 +296,7 @@ impl Files {
         self.forget(0, &all).await;
     }
 
-    /// An open file is closed: what it began is forgotten.
+    /// Closes an open file, and aborts the transaction that it began.
     pub(crate) async fn release(&self, underway: &Underway, request: &Request) -> Answered {
         self.writers.closed(request.node, request.handle);
         if !self.transactions.is_idle() {
@@ -306,10 +308,10 @@ impl Files {
         Answered::Done(Ok(nothing(())))
     }
 
-    /// Reads for an open file: with what is kept for the transaction it takes part in.
+    /// Reads for an open file, including the data of the transaction that it takes part in.
     pub(crate) async fn read(&self, underway: &Underway, request: &Request, at: u64, len: usize) {
         if !is_direct(request) {
-            // Before it is read: a direct write that is done meanwhile has the kernel forget it.
+            // Recorded before the read, so that a direct write during the read makes the kernel forget the data.
             self.cached.note_read(request.node);
         }
         match self.read_with_kept(underway, request, at, len).await {
@@ -323,7 +325,8 @@ impl Files {
             }
         }
         let bytes = at..at.saturating_add(len as u64);
-        // What this one sees of it is not for others, or not for who wrote.
+        // The page cache now holds uncommitted data of this transaction, or lacks uncommitted data that its writer must
+        // read.
         if !is_direct(request) && self.transactions.touch(request.node, &bytes) {
             let told = [Stale {
                 node: request.node,
@@ -341,7 +344,7 @@ impl Files {
         len: usize,
     ) -> Result<Buf> {
         let (handle, file) = (request.handle, request.node);
-        // More than its lease is for only where a read begins or ends inside a sector.
+        // Needs more than the leased buffer only if a read begins or ends inside a sector.
         let memory = |len: usize| match len <= IO_BYTES_MAX {
             true => underway.buffer(len),
             false => BufMut::zeroed(len),
@@ -349,13 +352,13 @@ impl Files {
         if self.transactions.is_idle() {
             return self.fs.read_into(file, at, len, memory).await;
         }
-        // Before it is read: what is done meanwhile has the kernel forget it.
+        // Recorded before the read, so that a change during the read makes the kernel forget the data.
         self.transactions.note_cached(file);
         let read = self.fs.read_into(file, at, len, memory).await?;
         Ok(self.transactions.read(handle, file, at, len, read))
     }
 
-    /// A write of an open file that takes part in a transaction is kept for it, and answered.
+    /// Keeps a write of an open file that takes part in a transaction, and answers it.
     pub(crate) async fn keep_write(
         &self,
         underway: &Underway,
@@ -366,7 +369,7 @@ impl Files {
         let Some(id) = self.transactions.joined(request.handle) else {
             return underway.refuse(libc::EIO);
         };
-        // It may come to wait for the kernel.
+        // The request may wait for the kernel.
         let Some(_waiter) = self.waiters.enter(request.user) else {
             return underway.refuse(libc::ENOMEM);
         };
@@ -386,7 +389,7 @@ impl Files {
         let whole = bytes.start.next_multiple_of(PAGE)..bytes.end / PAGE * PAGE;
         let is_whole = !is_direct && whole == bytes && place == at;
         let mut edits = Edits::new();
-        // A copy, which is not of the memory for requests: others need that while this one waits.
+        // The data is copied out of the request buffers, which other requests need while this write waits.
         edits.write(place, BufMut::copy_of(&data).freeze());
         drop((data, lease));
         if let Err(errno) = self.transactions.keep(id, file, &edits, is_whole) {
@@ -406,7 +409,7 @@ impl Files {
         }
     }
 
-    /// Where a write goes that is kept: where the kernel says, or to the end.
+    /// Returns the offset of a kept write: the kernel's offset, or the end of the file.
     async fn place_of_kept(&self, request: &Request, at: u64) -> Result<u64> {
         if !self.appends_anew(request.node, request.file_flags) {
             return Ok(at);
@@ -415,8 +418,8 @@ impl Files {
         Ok(size.max(self.transactions.size(request.node)))
     }
 
-    /// Has the kernel forget pages that are being written, before the write is answered. Returns false if it does so later: a
-    /// kernel that keeps them locked until then is not waited for again for a while.
+    /// Makes the kernel forget pages that are being written, before the write is answered. Returns false if the kernel
+    /// will forget them only later. A kernel that keeps the pages locked is not waited for again for [`LOCKED_FOR`].
     async fn forget_written(&self, underway: &Underway, file: u64, whole: Range<u64>) -> bool {
         if underway.now() < self.pages_are_locked_until.get() {
             return false;
@@ -436,7 +439,7 @@ impl Files {
     }
 }
 
-/// The open file that is asked about.
+/// Returns the open file of a request.
 fn opened(request: &Request) -> Opened {
     Opened {
         handle: request.handle,

@@ -1,10 +1,11 @@
-//! The filesystem, mounted: what the kernel asks of it by FUSE, answered by `forebay-dfs`.
+//! The mounted filesystem: `forebay-dfs` answers the kernel's FUSE requests.
 //!
-//! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
-//! told for as long as it likes.
+//! Only the kernel's own requests change names and attributes of files, so the kernel may cache them without a time
+//! limit.
 //!
-//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `flags.rs`, `error.rs`;
-//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates), `trim.rs`; `places.rs` with `medium.rs` (where bytes lie).
+//! Reading order: `handler.rs` (dispatch of requests), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`,
+//! `attributes.rs` with `acl.rs`, `flags.rs`, `error.rs`; then `handles.rs`, `transactions.rs`, `waiters.rs`,
+//! `writers.rs`, `ioctl.rs` (atomic updates), `trim.rs`; `places.rs` with `medium.rs` (places of bytes).
 
 mod acl;
 mod attributes;

@@ -1,27 +1,27 @@
-//! What a filesystem is on.
+//! The device or file that holds a filesystem.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// What a filesystem is on, for who asks what reading it costs.
+/// The device or file that holds a filesystem, for programs that estimate the cost of reading it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Medium {
-    /// The path of a block device or file.
+    /// Path of a block device or file.
     pub path: PathBuf,
-    /// Major and minor number: of the block device, or of the filesystem's that the file is on.
+    /// Major and minor number of the block device, or of the filesystem that contains the file.
     pub device: (u32, u32),
-    /// The file's; none of a block device.
+    /// Inode of the file; `None` for a block device.
     pub inode: Option<u64>,
-    /// Where on it the medium begins, in bytes.
+    /// Offset of the filesystem on the device or file, in bytes.
     pub start: u64,
 }
 
 impl Medium {
-    /// What is at this path now, from `start` on.
+    /// Reads the identity of the device or file at this path; the filesystem begins at `start`.
     ///
     /// # Errors
-    /// If it is not there, or cannot be looked at.
+    /// If the path does not exist, or cannot be read.
     pub fn at(path: &Path, start: u64) -> io::Result<Medium> {
         let path = path.canonicalize()?;
         let metadata = path.metadata()?;

@@ -9,11 +9,11 @@ use crate::acl;
 use crate::attributes::{kind_of, wire_kind};
 use crate::handler::{Answer, Files, VALID_S};
 
-/// Entries that are read of a directory at once.
+/// Directory entries that are read at a time.
 const LISTED: usize = 64;
 
 impl Files {
-    /// The reply that says which file it is, which is used from now on.
+    /// Returns the reply with a file's attributes. The file is in use from now on.
     pub(crate) async fn entry(&self, inode: Result<Inode>) -> Answer {
         let inode = inode?;
         let stat = self.stat(&inode).await?;
@@ -36,7 +36,7 @@ impl Files {
             if let Err(error) = self.fs.forget(file, *times).await {
                 tracing::warn!(%error, file, "a file without a name is removed when it is next mounted");
             }
-            // The kernel asks for the size again before it uses the file again.
+            // The kernel reads the size again before it uses the file again.
             if !self.fs.is_used(file) {
                 self.resized.borrow_mut().remove(&file);
                 self.cached.forget(file);
@@ -44,7 +44,7 @@ impl Files {
         }
     }
 
-    /// What is to be made, for who asks, in a directory.
+    /// Returns the attributes of a new file in a directory, owned by the caller.
     async fn wanted(&self, request: &Request, make: &Make<'_>, kind: Kind) -> Result<New> {
         let directory = self.fs.inode(request.node).await?;
         let mut new = New::of(kind, (make.mode & 0o7777) as u16);
@@ -164,7 +164,8 @@ impl Files {
         Ok(Vec::new())
     }
 
-    /// Names of a directory; with `plus`, what is known of what they name, which is used from then on.
+    /// Lists names of a directory. With `plus`, the list includes attributes of the named files, which are in use from
+    /// then on.
     pub(crate) async fn list(&self, directory: u64, at: u64, len: u32, plus: bool) -> Answer {
         let mut listing = Listing::new(len as usize);
         if at == 0 {
@@ -181,7 +182,7 @@ impl Files {
                 break;
             }
             if plus {
-                // What is known of all of them is read at once, instead of one after the other.
+                // The attributes of all files are read concurrently.
                 let files = listed.iter().map(|one| self.fs.inode(one.entry.file));
                 join_all(files).await;
             }
@@ -193,7 +194,7 @@ impl Files {
                 }
                 if plus {
                     let out = match self.listed(directory, &entry.name).await {
-                        // What was looked up already is in use, which the kernel has to hear of.
+                        // Files looked up so far are in use, and the kernel must be informed of that.
                         Err(_) if !listing.bytes().is_empty() => break 'full,
                         out => out?,
                     };
@@ -211,7 +212,7 @@ impl Files {
         Ok(listing.bytes().to_vec())
     }
 
-    /// What is said of a name in a listing; none if it has gone meanwhile.
+    /// Returns the reply for a name in a listing; `None` if the name was removed meanwhile.
     async fn listed(&self, directory: u64, name: &[u8]) -> Result<Option<[u8; 128]>> {
         if matches!(name, b"." | b"..") {
             return Ok(Some(format::no_entry_out(0)));

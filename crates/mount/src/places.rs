@@ -1,4 +1,4 @@
-//! Where a file's bytes lie, for who asks by ioctl: the two that `docs/places.md` describes.
+//! Places of a file's bytes on the device: the two ioctls that `docs/places.md` describes.
 
 use forebay_device::is_zero;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,7 @@ use forebay_vsl::Where;
 use crate::handler::{Answer, Answered, Files};
 use crate::medium::Medium;
 
-/// `_IOWR(0xFB, 0x40, char[16352])`: of what goes by a number's length there are at most 16383 bytes.
+/// `_IOWR(0xFB, 0x40, char[16352])`: the size field of an ioctl number allows at most 16383 bytes.
 const PLACES: u32 = 0xffe0_fb40;
 /// `_IOR(0xFB, 0x41, char[4128])`
 const MEDIUM: u32 = 0x9020_fb41;
@@ -30,7 +30,7 @@ const BLOCK_DEVICE: u32 = 1;
 const FILE: u32 = 2;
 
 impl Files {
-    /// Answers what is asked about places; none if this is something else.
+    /// Answers an ioctl about places; `None` for any other ioctl.
     pub(crate) async fn told_places(&self, file: u64, asked: &Ioctl<'_>) -> Option<Answered> {
         let told = match asked.command {
             PLACES => match decode(asked.data) {
@@ -49,7 +49,7 @@ impl Files {
     }
 }
 
-/// What is asked for: the first byte, and that after the last.
+/// Decodes the requested range: the first byte, and the byte after the last.
 fn decode(argument: &[u8]) -> Option<(u64, u64)> {
     let header = argument.get(..HEADER)?;
     let number = |at: usize| Some(u64::from_ne_bytes(header[at..at + 8].try_into().ok()?));

@@ -1,25 +1,25 @@
-//! What must be durable when a change of a file is answered.
+//! Durability of a change when it is answered.
 //!
-//! The kernel sends FSYNC behind a write through the page cache, but not behind a direct write. There the flags in the
-//! request are all that says so: those of the open file (`O_DSYNC`, `O_SYNC`), with those of the call (`RWF_DSYNC`,
-//! `RWF_SYNC`) and of the mount added by the kernel.
+//! The kernel sends FSYNC after a write through the page cache, but not after a direct write. For a direct write, only
+//! the flags in the request tell the durability: those of the open file (`O_DSYNC`, `O_SYNC`), to which the kernel adds
+//! those of the call (`RWF_DSYNC`, `RWF_SYNC`) and of the mount.
 
-/// What must be durable when a change of a file is answered.
+/// Durability of a file's change when it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SyncMode {
-    /// Nothing.
+    /// Nothing must be durable.
     Nothing,
-    /// The data, and what is needed to read it.
+    /// The data, and the metadata needed to read it.
     Data,
-    /// The data and all that is known of the file.
+    /// The data and all attributes of the file.
     File,
 }
 
 impl SyncMode {
-    /// What the flags of an open file, or of a write, ask for.
+    /// Returns the durability that the flags of an open file, or of a write, request.
     pub(crate) fn of_flags(flags: u32) -> SyncMode {
         let has = |wanted: i32| flags & wanted.cast_unsigned() == wanted.cast_unsigned();
-        // O_SYNC has the bit of O_DSYNC and one more.
+        // O_SYNC consists of the bit of O_DSYNC and another bit.
         match (has(libc::O_SYNC), has(libc::O_DSYNC)) {
             (true, _) => SyncMode::File,
             (false, true) => SyncMode::Data,

@@ -1,8 +1,9 @@
-//! What was written to be done later, all at once: transactions, as state.
+//! State of open transactions: changes that are kept in memory until an atomic commit.
 //!
 //! Invariants:
-//! - An open file began at most one, and takes part in at most one.
-//! - What all of them keep is bounded, and what one keeps can be done at once, but for what changes with it.
+//! - An open file has begun at most one transaction, and takes part in at most one.
+//! - The memory of all transactions is bounded. Each transaction fits into one batch, apart from metadata that changes
+//!   with it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,21 +16,21 @@ use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::writers::Ranges;
 
-/// Bytes of memory that all of them keep at most.
+/// Maximum bytes of memory that all transactions keep.
 const KEPT_MAX: u64 = 8 * BATCH_BYTES_MAX;
-/// Pieces of one that are kept at most: neighbours are one only when it is done.
+/// Maximum number of extents that a transaction keeps. Adjacent extents are only merged at the commit.
 const PIECES_MAX: usize = 4 * BATCH_PIECES_MAX;
-/// Files of one.
+/// Maximum number of files in a transaction.
 const FILES_MAX: usize = BATCH_PIECES_MAX;
-/// How many there are at most.
+/// Maximum number of transactions.
 const COUNT_MAX: usize = 1024;
-/// The part of all that one user may have: so nobody keeps others from having some.
+/// One user may have at most 1/`SHARE` of each limit, so that no user blocks all others.
 const SHARE: usize = 4;
 
 /// An error number.
 pub(crate) type Refused = i32;
 
-/// All that are under way.
+/// All open transactions.
 #[derive(Default)]
 pub(crate) struct Transactions(RefCell<State>);
 
@@ -37,16 +38,16 @@ pub(crate) struct Transactions(RefCell<State>);
 struct State {
     last: u64,
     all: BTreeMap<u64, Transaction>,
-    /// By the handle that began them.
+    /// Transactions by the handle that began them.
     begun: BTreeMap<u64, u64>,
-    /// By the handles that take part.
+    /// Transactions by the handles that take part in them.
     joined: BTreeMap<u64, u64>,
-    /// Bytes of memory that all keep.
+    /// Bytes of memory that all transactions keep.
     memory: u64,
     users: BTreeMap<u32, Share>,
 }
 
-/// What one user has of it all.
+/// The resources that a user has.
 #[derive(Default)]
 struct Share {
     count: usize,
@@ -68,40 +69,40 @@ struct Transaction {
     pieces: usize,
     /// Bytes of data in all files together.
     bytes: u64,
-    /// It is being done: nothing more is kept.
+    /// The transaction is being committed: no further changes are kept.
     is_closing: bool,
-    /// Something was refused, so nothing of it may be done.
+    /// A change was refused, so the transaction must not be committed.
     is_broken: bool,
 }
 
-/// What is kept of a file.
+/// Changes that are kept of a file.
 #[derive(Clone, Default)]
 struct Kept {
     edits: Edits,
-    /// The page cache may have something else of it than what will be when it is done.
+    /// The page cache may hold data of the file that the commit will make stale.
     is_in_cache: bool,
 }
 
-/// What has ended: the files that were kept for it.
+/// An ended transaction, with the files that were in use for it.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) files: Vec<u64>,
-    /// What the page cache may have of them that is not so, if it was done.
+    /// Ranges that may be stale in the page cache after a commit.
     pub(crate) stale: Vec<Stale>,
-    /// And if it was not.
+    /// Ranges that may be stale in the page cache after an abort.
     pub(crate) undone: Vec<Stale>,
 }
 
-/// More ranges than this are told as one.
+/// Up to this number of ranges are invalidated separately; more are invalidated as one range.
 const RANGES_TOLD: usize = 64;
 
 impl Transactions {
-    /// True if there are none.
+    /// Returns true if no transaction is open.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.borrow().all.is_empty()
     }
 
-    /// Begins one.
+    /// Begins a transaction.
     pub(crate) fn begin(&self, owner: Opened, user: u32) -> Result<u64, Refused> {
         let mut state = self.0.borrow_mut();
         if state.begun.contains_key(&owner.handle) {
@@ -128,12 +129,12 @@ impl Transactions {
         Ok(id)
     }
 
-    /// The one that a handle began.
+    /// Returns the transaction that a handle began.
     pub(crate) fn begun(&self, owner: u64) -> Option<u64> {
         self.0.borrow().begun.get(&owner).copied()
     }
 
-    /// Who began one, for a user who may know; nothing may be kept for it yet.
+    /// Returns the open file that began a transaction, if the user has access to it. The transaction must be empty.
     pub(crate) fn begun_by(&self, id: u64, user: u32) -> Result<Opened, Refused> {
         let state = self.0.borrow();
         let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
@@ -146,12 +147,12 @@ impl Transactions {
         }
     }
 
-    /// The one that a handle takes part in.
+    /// Returns the transaction that a handle takes part in.
     pub(crate) fn joined(&self, handle: u64) -> Option<u64> {
         self.0.borrow().joined.get(&handle).copied()
     }
 
-    /// Whether a user may have things kept in one, and whether a file is in it already.
+    /// Checks that a user may add changes to a transaction. Returns true if the file is already in it.
     pub(crate) fn may_join(&self, id: u64, user: u32, file: u64) -> Result<bool, Refused> {
         let state = self.0.borrow();
         let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
@@ -165,10 +166,10 @@ impl Transactions {
         }
     }
 
-    /// A handle takes part from now on.
+    /// Adds a handle to a transaction.
     pub(crate) fn join(&self, id: u64, handle: u64) -> Result<(), Refused> {
         let mut state = self.0.borrow_mut();
-        // It may have ended since it was looked at.
+        // The transaction may have ended since the check.
         if !state.all.contains_key(&id) {
             return Err(libc::EINVAL);
         }
@@ -179,7 +180,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// A file is in it. False if it was before, or the transaction has ended.
+    /// Adds a file to a transaction. Returns false if the file was already in it, or the transaction has ended.
     pub(crate) fn add(&self, id: u64, file: u64) -> bool {
         let mut state = self.0.borrow_mut();
         let Some(transaction) = state.all.get_mut(&id) else {
@@ -190,7 +191,8 @@ impl Transactions {
         is_new
     }
 
-    /// Changes of a file that is in it are kept. If `cached`, nothing of them is in the page cache, nor will be unless it is read.
+    /// Keeps changes of a file that is in the transaction. If `cached`, the page cache holds none of the changed
+    /// ranges, and will hold them only after a read.
     pub(crate) fn keep(
         &self,
         id: u64,
@@ -231,14 +233,14 @@ impl Transactions {
         Ok(())
     }
 
-    /// A file is at least so large, for all: it grows as soon as it is written.
+    /// Returns the minimum size of a file for all readers: a file grows as soon as it is written.
     pub(crate) fn size(&self, file: u64) -> u64 {
         let state = self.0.borrow();
         let of = |one: &Transaction| one.files.get(&file).map_or(0, |kept| kept.edits.end());
         state.all.values().map(of).max().unwrap_or(0)
     }
 
-    /// The page cache may come to have something of a file that is not what will be there.
+    /// Records that the page cache may get data of a file that a commit will make stale.
     pub(crate) fn note_cached(&self, file: u64) {
         for transaction in self.0.borrow_mut().all.values_mut() {
             if let Some(kept) = transaction.files.get_mut(&file) {
@@ -247,14 +249,14 @@ impl Transactions {
         }
     }
 
-    /// Whether something of these bytes of a file is kept.
+    /// Returns true if any transaction keeps changes in these bytes of a file.
     pub(crate) fn touch(&self, file: u64, bytes: &Range<u64>) -> bool {
         let state = self.0.borrow();
         let mut kept = state.all.values().filter_map(|one| one.files.get(&file));
         kept.any(|kept| kept.edits.touch(bytes))
     }
 
-    /// What transactions keep of these bytes of a file: ranges, in no order.
+    /// Returns the ranges within these bytes of a file that transactions keep, in no order.
     pub(crate) fn kept(&self, file: u64, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let state = self.0.borrow();
         let all = state.all.values().filter_map(|one| one.files.get(&file));
@@ -264,8 +266,8 @@ impl Transactions {
             .collect()
     }
 
-    /// What a handle reads, where something else was read of the file: what is kept for the transaction it takes part in, and
-    /// zeroes to where the file has grown.
+    /// Returns the data that a handle reads, given the data `read` from the file. Changes of the handle's transaction
+    /// are laid over it, and zeroes extend it to the file's new end.
     pub(crate) fn read(
         &self,
         handle: u64,
@@ -290,7 +292,8 @@ impl Transactions {
         bytes.freeze()
     }
 
-    /// Nothing more is kept for the one that a handle began: what is to be done. An error if it can only be forgotten.
+    /// Closes a transaction to further changes, and returns the changes to be committed. Fails if the transaction can
+    /// only be aborted.
     pub(crate) fn close(&self, id: u64) -> Result<BTreeMap<u64, Edits>, Refused> {
         let mut state = self.0.borrow_mut();
         let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
@@ -306,7 +309,7 @@ impl Transactions {
             .collect())
     }
 
-    /// It is over, whether it was done or not.
+    /// Removes a transaction after its commit or abort.
     pub(crate) fn end(&self, id: u64) -> Option<Ended> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
@@ -339,7 +342,7 @@ impl Transactions {
         Some(ended)
     }
 
-    /// Exactly which bytes one keeps.
+    /// Returns the exact bytes that a transaction keeps.
     pub(crate) fn ranges(&self, id: u64) -> Ranges {
         let state = self.0.borrow();
         let files = state.all.get(&id).map(|one| one.files.iter());
@@ -349,18 +352,19 @@ impl Transactions {
             .collect()
     }
 
-    /// A handle is no more.
+    /// Removes a closed handle.
     pub(crate) fn leave(&self, handle: u64) {
         self.0.borrow_mut().joined.remove(&handle);
     }
 }
 
-/// Exactly which bytes of a file change.
+/// Returns the exact bytes of a file that change.
 pub(crate) fn ranges(edits: &Edits) -> Vec<Range<u64>> {
     edits.iter().map(|(bytes, _)| bytes).collect()
 }
 
-/// What is not so of a file any more, or never was; if there are many ranges, one around all of them.
+/// Returns the ranges of a file that are stale in the page cache. If the changes consist of many ranges, one range
+/// covers all of them.
 pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<Stale> {
     let of = |bytes: Range<u64>| Stale {
         node,
@@ -396,7 +400,7 @@ mod tests {
             .collect();
         assert_eq!(begun.len(), COUNT_MAX / SHARE);
         let other = all.begin(opened(5000), 2).expect("another's");
-        // As much as two batches are.
+        // The limit of a user equals two batches.
         let most = KEPT_MAX / SHARE as u64;
         for id in &begun {
             all.add(*id, FILE);
@@ -461,7 +465,7 @@ mod tests {
         assert_eq!(late, Err(libc::EBUSY));
         assert_eq!(all.close(id).err(), Some(libc::EBUSY));
         let ended = all.end(id).expect("there");
-        // Nobody has read it, and it never was in the page cache.
+        // The data was never read, and was never in the page cache.
         assert!(ended.stale.is_empty() && ended.undone.len() == 1);
         assert!(all.is_idle() && all.end(id).is_none());
         assert_eq!(all.join(id, 3), Err(libc::EINVAL));

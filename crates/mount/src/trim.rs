@@ -1,20 +1,20 @@
-//! `fstrim`: telling the device what is free.
+//! `fstrim`: discards free space on the device.
 //!
-//! A log-structured space discards segments as they become free where the volume has `discard = on`, so there is nothing left for
-//! `fstrim` there. Without, as usual on an image, this is how an administrator gives free space back.
+//! With `discard = on`, a log-structured space discards segments when they become free, so nothing is left for
+//! `fstrim`. Without it, as is usual on an image, `fstrim` is the administrator's way to give free space back.
 
 use forebay_fuse::Request;
 
 use crate::error::Out;
 use crate::handler::Files;
 
-/// `_IOWR('X', 121, struct fstrim_range)`: start, length and the least length of a range, in bytes.
+/// `_IOWR('X', 121, struct fstrim_range)`: start, length and the minimum length of a range, in bytes.
 pub(crate) const FITRIM: u32 = 0xc018_5879;
-/// The least length that is possible.
+/// The smallest supported minimum length.
 const UNIT: u64 = 4096;
 
 impl Files {
-    /// Discards free segments, and answers how many bytes of free space these are.
+    /// Discards free segments, and answers the number of bytes of free space that were discarded.
     pub(crate) async fn trim(&self, request: &Request, data: &[u8]) -> Out {
         if request.user != 0 {
             return Err(libc::EPERM.into());
@@ -32,7 +32,7 @@ impl Files {
         let range = start..start.saturating_add(len);
         let discarded = self.fs.space().discard_free(range).await;
         let discarded = discarded.map_err(forebay_dfs::FsError::from)?;
-        // Segments that are kept free for cleaning are nobody's free space.
+        // Segments that are kept free for cleaning are not part of the free space.
         let done = discarded.min(self.fs.room().free);
         let out = [start, done, least];
         Ok(out.into_iter().flat_map(u64::to_ne_bytes).collect())

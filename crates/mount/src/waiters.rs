@@ -1,17 +1,17 @@
-//! How many requests may wait for the kernel to forget what it keeps of files.
+//! Limit on the requests that wait for the kernel to forget cached pages of files.
 //!
-//! These requests have no place among those under way (`forebay_serve::fuse::Underway`), so their number needs a bound of its
-//! own. One who would be too many is refused before anything is done.
+//! These requests do not occupy a slot of `forebay_serve::fuse::Underway`, so they need their own limit. A request
+//! beyond the limit is refused before it changes anything.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Requests that may wait at a time, of all users.
+/// Maximum number of waiting requests of all users.
 const WAITERS_MAX: usize = 4096;
-/// Of one user, so that nobody keeps others from it.
+/// Maximum of one user, so that no user blocks all others.
 const OF_USER_MAX: usize = WAITERS_MAX / 2;
 
-/// Requests that wait for the kernel, or may come to.
+/// Requests that wait for the kernel, or may wait for it.
 #[derive(Default)]
 pub(crate) struct Waiters(RefCell<Counts>);
 
@@ -21,14 +21,14 @@ struct Counts {
     of: BTreeMap<u32, usize>,
 }
 
-/// One of them, as long as this is there.
+/// A waiting request. Dropping the value ends the wait.
 pub(crate) struct Waiter<'a> {
     all: &'a Waiters,
     user: u32,
 }
 
 impl Waiters {
-    /// One more of this user, if there are not too many.
+    /// Counts one more request of this user, unless a limit is reached.
     pub(crate) fn enter(&self, user: u32) -> Option<Waiter<'_>> {
         let mut counts = self.0.borrow_mut();
         let of_user = counts.of.get(&user).copied().unwrap_or(0);

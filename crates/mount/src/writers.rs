@@ -1,8 +1,8 @@
 //! Files that programs may have changed through memory: those that are open for reading and writing.
 //!
-//! The kernel does not say which files are mapped, nor which pages a store has changed (`mmap` with `MAP_SHARED`). A mapping keeps
-//! its open file, and the kernel writes the pages of a mapping back before it releases that. So pages of a file can be changed
-//! and not yet written only while the file is open for both.
+//! The kernel reports neither the mapped files nor the pages that a store has changed (`mmap` with `MAP_SHARED`). A
+//! mapping keeps its open file, and the kernel writes the pages of a mapping back before it releases the file. So pages
+//! of a file can be changed and not yet written only while the file is open for both.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use std::rc::Rc;
 
 use crate::handles::is_both;
 
-/// How many open files there are of each file that is open for reading and writing.
+/// Number of handles of each file that is open for reading and writing.
 #[derive(Default)]
 pub(crate) struct Writers(RefCell<BTreeMap<u64, u64>>);
 
 impl Writers {
-    /// A file was opened as `handle`.
+    /// Records that a file was opened as `handle`.
     pub(crate) fn opened(&self, file: u64, handle: u64) {
         if is_both(handle) {
             *self.0.borrow_mut().entry(file).or_default() += 1;
         }
     }
 
-    /// The last user of `handle` has closed it.
+    /// Records that the last user of `handle` has closed it.
     pub(crate) fn closed(&self, file: u64, handle: u64) {
         let mut counts = self.0.borrow_mut();
         let Some(count) = counts.get_mut(&file).filter(|_| is_both(handle)) else {
@@ -41,25 +41,25 @@ impl Writers {
     }
 }
 
-/// Ranges of files, of each in order and without overlaps.
+/// Ranges of files; the ranges of each file are in order and do not overlap.
 pub(crate) type Ranges = BTreeMap<u64, Vec<Range<u64>>>;
 
-/// Bytes of files that an atomic update changes, until the kernel has forgotten their pages. What it writes back of such a page
-/// meanwhile may be older than the update, so these bytes are left out.
+/// Bytes of files that an atomic update changes, until the kernel has forgotten their pages. Until then, the kernel may
+/// write back pages that are older than the update, so these bytes are left out of such writes.
 #[derive(Default)]
 pub(crate) struct Updates {
     last: Cell<u64>,
     all: RefCell<BTreeMap<u64, Ranges>>,
 }
 
-/// An update that is under way, as long as this is there.
+/// An update in progress. Dropping the value ends the update.
 pub(crate) struct Update {
     all: Rc<Updates>,
     number: u64,
 }
 
 impl Updates {
-    /// An update of exactly these bytes begins.
+    /// Begins an update of exactly these bytes.
     pub(crate) fn begin(self: &Rc<Self>, of: Ranges) -> Update {
         let number = self.last.get() + 1;
         self.last.set(number);
@@ -68,7 +68,7 @@ impl Updates {
         Update { all, number }
     }
 
-    /// What updates change of these bytes of a file: ranges, in no order.
+    /// Returns the ranges within these bytes of a file that updates change, in no order.
     pub(crate) fn changed(&self, file: u64, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let mut changed = Vec::new();
         for ranges in self.all.borrow().values().filter_map(|of| of.get(&file)) {
@@ -86,7 +86,7 @@ impl Drop for Update {
     }
 }
 
-/// What is left of a range without `pieces`, in order.
+/// Returns the rest of a range without `pieces`, in order.
 pub(crate) fn without(bytes: Range<u64>, mut pieces: Vec<Range<u64>>) -> Vec<Range<u64>> {
     pieces.sort_by_key(|piece| piece.start);
     let (mut left, mut at) = (Vec::new(), bytes.start);

@@ -1,4 +1,4 @@
-//! Flags of files that users set (`chattr`), and what they forbid.
+//! Flags of files that users set (`chattr`), and their restrictions.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -67,7 +67,7 @@ fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
     setxattr(&a, "user.a", b"1", XattrFlags::empty()).expect("set");
     set(&a, IFlags::IMMUTABLE);
     assert_eq!(get(&a), IFlags::IMMUTABLE);
-    // What was opened before does no more than what is opened now.
+    // A file opened before the flag was set has the same restrictions as a file opened now.
     refused(early.write_all(b"more"));
     refused(early.set_len(0));
     for mode in [FallocateFlags::empty(), FallocateFlags::KEEP_SIZE] {
@@ -88,7 +88,7 @@ fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
     refused(fs::rename(&b, &a));
     denied(renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE));
     refused(fs::hard_link(&a, &c));
-    // It stays so with its other flags, and is read as ever.
+    // The file stays immutable while other flags change, and remains readable.
     let file = File::open(&a).expect("opened");
     denied(ioctl_setflags(&file, IFlags::IMMUTABLE | IFlags::NODUMP));
     assert_eq!(fs::read(&a).expect("read"), b"text");
@@ -123,7 +123,7 @@ fn names_neither_come_to_an_immutable_directory_nor_go_from_it() {
     refused(fs::rename(&other, inner.join("b")));
     refused(fs::remove_dir(&inner));
     denied(unlinkat(CWD, &inner, AtFlags::REMOVEDIR));
-    // What is in it is not protected itself.
+    // The content of the directory is not protected itself.
     fs::write(inner.join("a"), b"changed").expect("written");
     fs::write(inner.join("below/c"), b"made").expect("made");
     set(&inner, IFlags::empty());
@@ -149,7 +149,7 @@ fn to_an_append_only_file_data_is_only_added() {
     fallocate(&log, FallocateFlags::KEEP_SIZE, 0, 100).expect("reserved");
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     denied(fallocate(&log, punch, 0, 2));
-    // The kernel does not keep programs from clearing the flag of an open file.
+    // The kernel allows programs to clear the flag of an open file.
     fcntl_setfl(&log, OFlags::empty()).expect("cleared");
     refused(log.write_all_at(b"XX", 1));
     fcntl_setfl(&log, OFlags::APPEND).expect("set");
@@ -165,7 +165,7 @@ fn to_an_append_only_file_data_is_only_added() {
     let opened = File::options().write(true).custom_flags(direct).open(&a);
     opened.expect("opened");
     assert_eq!(fs::read(&a).expect("read"), b"one two three");
-    // Names are added to such a directory, and stay.
+    // In an append-only directory, names can be added but not removed.
     let inner = dir.join("d");
     fs::create_dir(&inner).expect("made");
     set(&inner, IFlags::APPEND);
@@ -180,7 +180,7 @@ fn to_an_append_only_file_data_is_only_added() {
     mounted.finish();
 }
 
-/// Stores in a mapping of a file before and after the file becomes immutable. Run with its path.
+/// Stores in a mapping of a file before and after the file becomes immutable. Its argument is the path of the file.
 const STORES: &str = r#"
 import fcntl, mmap, os, struct, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -276,7 +276,7 @@ fn chattr_and_lsattr_work_and_only_the_owner_and_root_set_flags() {
         (flags_of(&inner), flags_of(&a)),
         ("SDdA".into(), "SiadA".into())
     );
-    // Found by xfstests' generic/277: the kernel went on with the time that it knew.
+    // Found by xfstests' generic/277: the kernel kept using the cached change time.
     let changed = || {
         let known = fs::metadata(&a).expect("known");
         (known.ctime(), known.ctime_nsec())
@@ -287,7 +287,7 @@ fn chattr_and_lsattr_work_and_only_the_owner_and_root_set_flags() {
     for how in ["+c", "+j"] {
         assert!(!chattr(how, &a), "{how}");
     }
-    // As on ext4, flags that protect are not handed down, nor those of directories to files.
+    // As on ext4, flags that protect are not inherited, and files do not inherit flags of directories.
     assert!(chattr("+a", &inner));
     fs::write(inner.join("n"), b"").expect("made");
     fs::create_dir(inner.join("below")).expect("made");

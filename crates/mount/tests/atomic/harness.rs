@@ -1,4 +1,4 @@
-//! A filesystem in memory, mounted by a process of its own: this program again.
+//! A filesystem in memory, mounted by a separate process that runs this program again.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -7,13 +7,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// Where this program is to mount one, if it is started to do that.
+/// Environment variable with the directory where the started program mounts the filesystem.
 const MOUNT_AT: &str = "FOREBAY_TEST_MOUNT_AT";
-/// How long files may be in use by processes that were killed.
+/// Longest time for which killed processes may keep files in use.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const SIZE: u64 = 1 << 30;
 
-/// Serves what the other tests use, when it is started for that by one of them; otherwise it has nothing to do.
+/// Serves the filesystem for another test that starts this program. When it runs as a normal test, it does nothing.
 #[test]
 fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
     if let Some(dir) = std::env::var_os(MOUNT_AT) {
@@ -21,7 +21,7 @@ fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
     }
 }
 
-/// This program, to run one of its tests that does something when a variable is set.
+/// Returns a command that runs one test of this program, with an environment variable set.
 pub(crate) fn this_program(test: &str, variable: &str, value: impl Into<OsString>) -> Command {
     let mut program = Command::new(std::env::current_exe().expect("a path"));
     program.args([test, "--exact", "--nocapture", "--test-threads=1"]);
@@ -29,28 +29,28 @@ pub(crate) fn this_program(test: &str, variable: &str, value: impl Into<OsString
     program
 }
 
-/// Says aloud that a test is left out.
+/// Reports that a test is skipped.
 pub(crate) fn skip(test: &str, why: &str) {
     let line = format!("SKIPPED: {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether there is a program of this name.
+/// Returns true if a program of this name can be run.
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
     found.is_ok()
 }
 
-/// A filesystem that is mounted. It is unmounted and checked by [`Mounted::finish`].
+/// A mounted filesystem. [`Mounted::finish`] unmounts and checks it.
 pub(crate) struct Mounted {
     server: Child,
     says: BufReader<ChildStdout>,
-    // Behind what uses it.
+    // Dropped last, after everything that uses it.
     scratch: Option<tempfile::TempDir>,
 }
 
 impl Mounted {
-    /// One in memory for a test; none, said aloud, where nothing can be mounted.
+    /// Mounts a filesystem in memory for a test. `None`, with a report, if mounting is not possible.
     pub(crate) fn new(test: &str) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
@@ -66,15 +66,15 @@ impl Mounted {
         })
     }
 
-    /// Where it is.
+    /// Returns the mount point.
     pub(crate) fn dir(&self) -> PathBuf {
         let scratch = self.scratch.as_ref().expect("there until it is dropped");
         scratch.path().join("mnt")
     }
 
-    /// Unmounts it, and holds that nothing is wrong with it.
+    /// Unmounts the filesystem, and asserts that it has no problems.
     pub(crate) fn finish(mut self) {
-        // Processes that were killed let go of it in their own time.
+        // Processes that were killed may close their files later.
         let begun = std::time::Instant::now();
         while let Err(error) = unmount(self.dir(), UnmountFlags::empty()) {
             let is_over = begun.elapsed() > PATIENCE;
@@ -87,7 +87,7 @@ impl Mounted {
     }
 }
 
-/// Starts who mounts it, and waits until it is.
+/// Starts the process that mounts the filesystem, and waits until it is mounted.
 fn serve(scratch: &Path) -> (Child, BufReader<ChildStdout>) {
     let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
     let mut program = this_program(test, MOUNT_AT, scratch.join("mnt"));
@@ -107,11 +107,11 @@ impl Drop for Mounted {
         if let Ok(None) = self.server.try_wait()
             && std::thread::panicking()
         {
-            // Its connection ends with it.
+            // The connection ends with its process.
             let _ = self.server.kill();
         }
         let _ = self.server.wait();
-        // Where a test ended before its time it is still there, and dead.
+        // If the test ended early, a stale mount is left.
         let _ = unmount(self.dir(), UnmountFlags::DETACH);
         drop(self.scratch.take());
     }

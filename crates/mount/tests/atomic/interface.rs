@@ -1,4 +1,4 @@
-//! What programs of one's own ask for.
+//! The ioctls of atomic updates.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ fn open(path: &Path, flags: i32) -> File {
     options.custom_flags(flags).open(path).expect("opened")
 }
 
-/// What is there, past the page cache.
+/// Reads the file's data past the page cache.
 fn there(path: &Path, at: u64, len: usize) -> Vec<u8> {
     let mut buf = BufMut::zeroed(len.next_multiple_of(512));
     let read = open(path, libc::O_DIRECT).read_at(&mut buf, at);
@@ -80,7 +80,7 @@ fn files_of_a_transaction_change_together_and_not_before() {
     for file in [&a, &b] {
         file.write_all_at(&[b'a'; 8192], 0).expect("written");
     }
-    // What goes by ioctl, more than one carries; what is written; and what goes past the page cache.
+    // One transaction with more data than one ioctl carries, with buffered writes, and with direct writes.
     let direct = open(&paths[1], libc::O_DIRECT);
     let both = Transaction::begin(&a).expect("begun");
     let long = vec![b'b'; 100_000];
@@ -92,10 +92,10 @@ fn files_of_a_transaction_change_together_and_not_before() {
     direct.write_all_at(&page, 12_288).expect("kept");
     assert!(there(&paths[0], 0, 8192) == [b'a'; 8192]);
     assert!(there(&paths[1], 0, 8192) == [b'a'; 8192]);
-    // It grows as soon as it is written, and others read zeroes there.
+    // The file grows as soon as it is written, and other readers read zeroes there.
     assert_eq!(b.metadata().expect("known").len(), 16_384);
     assert_eq!(there(&paths[1], 12_288, 4096), [0; 4096]);
-    // Who takes part reads what is kept.
+    // Handles in the transaction read its uncommitted data.
     let mut own = BufMut::zeroed(4096);
     assert_eq!(direct.read_at(&mut own, 0).expect("read"), 4096);
     assert!(own[..] == [b'c'; 4096]);
@@ -107,7 +107,7 @@ fn files_of_a_transaction_change_together_and_not_before() {
     assert!(read(&a, 1000, 200_000) == long);
     assert!(read(&b, 0, 4096) == [b'c'; 4096]);
     assert!(read(&b, 12_288, 4096) == [b'd'; 4096]);
-    // Now it is written as always.
+    // Afterwards, writes are immediate again.
     b.write_all_at(b"later", 0).expect("written");
     assert_eq!(there(&paths[1], 0, 5), b"later");
     drop((a, b, direct));
@@ -134,7 +134,7 @@ fn what_is_given_up_or_whose_file_is_closed_never_was() {
             true => {
                 std::mem::forget(given_up);
                 drop((owner, writer));
-                // The kernel tells that a file was closed without waiting for it.
+                // The kernel reports a closed file without waiting for the answer.
                 while file.metadata().expect("known").len() > 8192 || read(&file, 0, 1) == b"c" {
                     std::thread::yield_now();
                 }
@@ -166,7 +166,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
     assert_eq!(errno(file.set_len(10)), Some(libc::EBUSY));
     file.write_all_at(&[b'b'; 4096], 0).expect("kept");
     file.sync_all().expect("what is done is durable");
-    // Another transaction of the same file is another matter: who is done last, wins.
+    // Another transaction of the same file is independent: the last commit wins.
     let other = open(&path, 0);
     let second = Transaction::begin(&other).expect("begun");
     second
@@ -176,7 +176,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
     assert_eq!(there(&path, 0, 6), b"second");
     one.commit().expect("done");
     assert_eq!(there(&path, 0, 6), b"bbbbbb");
-    // More than can be done at once: none of it is.
+    // A transaction that exceeds the limit is not committed at all.
     let large = Transaction::begin(&file).expect("begun");
     large.join(&file).expect("joined");
     let part = vec![b'c'; 1 << 20];
@@ -191,7 +191,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
     assert_eq!(errno(large.commit()), Some(libc::E2BIG));
     assert_eq!(file.metadata().expect("known").len(), 8192);
     assert!(read(&file, 4096, 8192) == [b'a'; 4096]);
-    // A file that is gone when it is done.
+    // A file that is removed before the commit.
     let gone = open(&mounted.dir().join("gone"), 0);
     let last = Transaction::begin(&file).expect("begun");
     last.change(&gone, &parts).expect("kept");
@@ -260,7 +260,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
         file.write_all(data).expect("appended");
     };
     let content = |path: &Path| std::fs::read(path).expect("read");
-    // The kernel knows a size before each update.
+    // The kernel caches a size before each update.
     std::fs::write(&path, [b'a'; 100]).expect("written");
     let file = open(&path, 0);
     assert_eq!(file.metadata().expect("known").len(), 100);
@@ -270,7 +270,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
     assert_eq!(content(&path).len(), 5103);
     assert_eq!(&content(&path)[5099..], b"BXYZ");
     drop((file, appending));
-    // Files that exchange what they have: one grows, and one shrinks.
+    // Two files exchange their data: one grows, and one shrinks.
     std::fs::write(&path, [b'a'; 100]).expect("written");
     std::fs::write(&longer, [b'b'; 9000]).expect("written");
     exchange(open(&path, 0), open(&longer, 0)).expect("done");
@@ -279,7 +279,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
     assert_eq!((content(&path).len(), content(&longer).len()), (9003, 103));
     assert_eq!(&content(&path)[8999..], b"bXYZ");
     assert_eq!(&content(&longer)[99..], b"aXYZ");
-    // What was kept and is not done.
+    // Kept data that is not committed.
     std::fs::write(&path, [b'a'; 100]).expect("written");
     let file = OpenOptions::new().read(true).append(true).open(&path);
     let file = file.expect("opened");

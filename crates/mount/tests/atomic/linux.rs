@@ -1,4 +1,4 @@
-//! What Linux asks of a filesystem beside names, reads and writes.
+//! Linux interfaces of a filesystem beside names, reads and writes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
@@ -77,7 +77,8 @@ fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_he
     mounted.finish();
 }
 
-/// Whether overlayfs has left a whiteout: its own has no permissions either, but may have more than one name.
+/// Returns true if overlayfs has left a whiteout. Such a whiteout has no permissions either, but may have more than one
+/// name.
 fn is_overlaid_whiteout(path: &Path) -> bool {
     let left = fs::symlink_metadata(path).expect("left");
     left.file_type().is_char_device() && left.rdev() == 0
@@ -144,7 +145,7 @@ fn extended_attributes_have_the_name_spaces_of_linux() {
     mounted.finish();
 }
 
-/// Asks for a shutdown (`FS_IOC_SHUTDOWN`) by the path of a directory.
+/// Requests a shutdown (`FS_IOC_SHUTDOWN`) by the path of a directory.
 const SHUT_DOWN: &str = r#"
 import fcntl, os, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, bytes(4))
@@ -177,7 +178,7 @@ fn a_filesystem_that_root_shuts_down_keeps_everything_and_does_nothing_more() {
     mounted.finish();
 }
 
-/// A file that is read and written past the page cache, and mapped. Run with its path.
+/// A file that is read and written directly, and also mapped. Its argument is the path of the file.
 const MAPPED_DIRECT: &str = r#"
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT)
@@ -209,8 +210,8 @@ fn a_file_that_is_open_for_direct_requests_can_be_mapped() {
     mounted.finish();
 }
 
-/// Found by xfstests' generic/451: a read through the page cache that was answered while an asynchronous direct write was under way
-/// had the kernel keep the old data for good.
+/// Found by xfstests' generic/451: after a buffered read was answered during an asynchronous direct write, the kernel
+/// kept the old data permanently.
 #[test]
 fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
     let test = "reads_through_the_page_cache_see_a_direct_write_that_has_ended";
@@ -277,7 +278,7 @@ fn fallocate_reserves_space_which_others_do_not_get() {
     mounted.finish();
 }
 
-/// Found by a hostile review: a copy of more pieces than a batch may have was refused (E2BIG).
+/// Found by a hostile review: a copy with more extents than a batch may have was refused (E2BIG).
 #[test]
 fn a_file_of_many_small_pieces_is_copied_with_its_holes() {
     let Some(mounted) = Mounted::new("a_file_of_many_small_pieces_is_copied") else {

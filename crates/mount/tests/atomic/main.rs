@@ -1,4 +1,5 @@
-//! Atomic updates of files on a mounted filesystem, by programs of one's own. Databases as they are: `crates/cli/tests/databases`.
+//! Atomic updates of files on a mounted filesystem, by programs written for this interface. Tests with unmodified
+//! databases are in `crates/cli/tests/databases`.
 
 mod flags;
 mod harness;

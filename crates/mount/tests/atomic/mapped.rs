@@ -1,5 +1,5 @@
-//! Memory that programs map and change (`mapped.py`): nobody who looks at the file in another way misses it, and no atomic update
-//! loses it or is lost by it. Found by `cp` of a database that was mapped: it copied zeroes.
+//! Memory that programs map and change (`mapped.py`). Every other way of reading the file must see the stores, and an
+//! atomic update must neither lose them nor be lost by them. Found by `cp` of a mapped database: it copied zeroes.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,13 +31,14 @@ fn an_atomic_change_keeps_what_was_stored_beside_it() {
     does("an_atomic_change_keeps_what_was_stored_beside_it", "change");
 }
 
-/// Found by review: such an update took what was stored between its pieces.
+/// Found by review: such an update lost the data stored between its extents.
 #[test]
 fn an_update_of_many_pieces_keeps_what_was_stored_between_them() {
     does("an_update_of_many_pieces_keeps_what_was_stored", "many");
 }
 
-/// Found by review: a write through the page cache that came to look direct waited for the kernel to forget the page that it held.
+/// Found by review: a buffered write that looked like a direct write waited for the kernel to forget the page that the
+/// write itself held.
 #[test]
 fn writes_go_on_while_the_flags_of_the_open_file_change() {
     does(

@@ -1,4 +1,4 @@
-//! The libraries, by their examples; and what other filesystems' ioctls do here.
+//! The libraries, tested by their examples, and the ioctls of other filesystems that are supported.
 
 use std::fs;
 use std::path::Path;
@@ -23,19 +23,19 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Has the system unmount a filesystem. Tries again while it is in use: a program that another test starts has open for a moment what
-/// this one had.
+/// Unmounts a filesystem by `umount`. Retries while it is in use: a program that another test starts briefly inherits
+/// the open files of this process.
 pub(crate) fn unmount(at: &Path) {
     let until = Instant::now() + Duration::from_secs(10);
     let unmount = || Command::new("umount").arg(at).status();
     while !unmount().expect("umount runs").success() {
         assert!(Instant::now() < until, "{} is in use", at.display());
-        // sleeps: nothing tells when the last user lets go.
+        // sleeps: no event reports that the last user has closed its files.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Compiles a program against the header alone.
+/// Compiles a program with only the header.
 fn compiled(source: &Path, scratch: &Path) -> std::path::PathBuf {
     let program = scratch.join("program");
     let mut cc = Command::new("cc");
@@ -52,7 +52,7 @@ fn compiled(source: &Path, scratch: &Path) -> std::path::PathBuf {
     program
 }
 
-/// What an example leaves.
+/// Checks the files that an example leaves.
 fn was_transferred(dir: &Path) {
     let accounts = fs::read(dir.join("accounts")).expect("read");
     assert_eq!(accounts.len(), 17 * 4096);
@@ -101,7 +101,7 @@ fn the_example_in_python_does_what_it_says() {
     }
 }
 
-/// The numbers that C's preprocessor makes are those of the library for Rust, which the server goes by.
+/// The constants in the C header must equal those of the Rust library, which the server uses.
 #[test]
 fn the_header_has_the_numbers_that_the_server_knows() {
     use forebay_atomic::ioctls::{CHANGE_HEADER, Command as Asked, FEATURES, PART};
@@ -149,7 +149,7 @@ int main(void) {
     assert_eq!(there, said);
 }
 
-/// By F2FS's and FusionIO's numbers, as SQLite and MariaDB have them.
+/// Uses the ioctl numbers of F2FS and FusionIO, as SQLite and MariaDB do.
 #[test]
 fn files_take_what_databases_ask_of_other_filesystems() {
     if !has("python3") {

@@ -1,4 +1,4 @@
-//! What users may do to each other by atomic updates, and otherwise: nothing.
+//! Isolation between users: atomic updates give a user no influence on others.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -18,16 +18,16 @@ const PAGE: u64 = 4096;
 pub(crate) const NOBODY: u32 = 65534;
 const PRIVILEGED: u32 = 0o6777;
 
-/// More requests at a time than may be under way.
+/// More concurrent requests than the limit of requests in progress.
 const CHANGERS: u64 = 1100;
 const READERS: u64 = 20;
-/// What all of them do together before it is enough.
+/// Number of changes by all threads together after which the test ends.
 const CHANGES: u64 = 20_000;
 const READS: u64 = 500;
-/// Longer than this nothing takes: it hangs.
+/// Time limit of each operation; a longer operation hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What all threads have done.
+/// Work of all threads.
 #[derive(Default)]
 struct Done {
     changes: AtomicU64,
@@ -42,7 +42,7 @@ impl Done {
     }
 }
 
-/// Cuts the connection of a filesystem that hangs, so that threads in it end.
+/// Aborts the connection of a filesystem that hangs, so that threads in it end.
 fn cut_off(dir: &Path) {
     let cut = unmount(dir, UnmountFlags::FORCE);
     eprintln!("{} hangs and was cut off: {cut:?}", dir.display());
@@ -88,7 +88,7 @@ fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
     let (mut before, mut since) = (done.counts(), Instant::now());
     let mut hangs = false;
     loop {
-        // sleeps: nothing tells that something was done
+        // sleeps: no event reports progress
         std::thread::sleep(Duration::from_millis(20));
         let now = done.counts();
         if now.0 >= CHANGES && now.1 >= READS {
@@ -115,14 +115,14 @@ fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
     mounted.finish();
 }
 
-/// Lets others than root into a filesystem of a test.
+/// Gives users other than root access to a test's filesystem.
 pub(crate) fn open_to_all(dir: &Path) {
     for one in dir.ancestors().take(2) {
         fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
     }
 }
 
-/// Runs a shell command as nobody.
+/// Runs a shell command as an unprivileged user.
 pub(crate) fn as_nobody(dir: &Path, command: &str) {
     let mut shell = Command::new("setpriv");
     shell.args([
@@ -177,7 +177,7 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
         as_nobody(&dir, change);
         assert_eq!(mode(), 0o777, "{change}");
     }
-    // Without execution by the group, `setgid` goes where who changes the file is not of its group.
+    // Without group execution, `setgid` is removed if the user that changes the file is not in the file's group.
     for change in &changes[..6] {
         let (sgid, group) = (Permissions::from_mode(0o2766), Some(NOBODY));
         for (group, left) in [(Some(0), 0o766), (group, 0o2766)] {
@@ -188,7 +188,7 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
             assert_eq!(mode(), left, "{change}");
         }
     }
-    // Root keeps them, as on other filesystems.
+    // Changes by root keep the bits, as on other filesystems.
     let privileged = Permissions::from_mode(PRIVILEGED);
     fs::set_permissions(&to, privileged).expect("privileged");
     let file = OpenOptions::new().write(true).open(&to).expect("opened");
