@@ -1,24 +1,25 @@
-//! Which accesses are noted.
+//! Rules for access times: the reads that update a file's access time.
 
 use crate::format::{Inode, Time};
 
-/// An access is noted if the last was so long ago, in seconds, or if something has changed since.
+/// An access is recorded if the recorded access time is at least this old, in seconds, or if the file has changed
+/// since.
 const ACCESS_EVERY: i64 = 24 * 60 * 60;
 
-/// Which accesses are noted (`man 8 mount`: `noatime`, `relatime`, `strictatime`).
+/// The reads that update access times (`man 8 mount`: `noatime`, `relatime`, `strictatime`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum AccessTimes {
-    /// None.
+    /// No reads.
     Never,
-    /// The first after a change, and the first for a day.
+    /// The first read after a change, and the first read in a day.
     #[default]
     Relative,
-    /// All.
+    /// All reads.
     Always,
 }
 
 impl AccessTimes {
-    /// Whether one at this time is noted.
+    /// Returns true if an access at time `now` is recorded.
     pub(crate) fn notes(self, inode: &Inode, now: Time) -> bool {
         let age = now.seconds.saturating_sub(inode.accessed.seconds);
         match self {

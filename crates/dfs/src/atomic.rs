@@ -1,7 +1,8 @@
-//! Changes of many places, and of many files, all at once.
+//! Atomic changes of many ranges in many files.
 //!
-//! All that is needed is held before anything is looked at: the bytes of all files, claimed in one go, so that whoever
-//! claims several waits for nobody who came later; and then, in the order of i-numbers, the i-nodes that change.
+//! All locks are held before any data is read. The byte ranges of all files are claimed together, so that a client that
+//! claims several ranges never waits for a client that came later. Then the i-nodes that change are locked, in the
+//! order of i-numbers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,21 +22,22 @@ use crate::files::File;
 use crate::format::Inode;
 use crate::fs::Fs;
 
-/// Data of neighbouring edits is written together up to so many bytes.
+/// Data of neighbouring edits is written together, up to this many bytes.
 const TOGETHER: u64 = 1 << 20;
 
-/// A file, and what is to be changed of it.
+/// A file and the edits to apply to it.
 struct Edited<'a> {
     file: Rc<File>,
     edits: &'a Edits,
 }
 
 impl Fs {
-    /// Changes data of any number of files, by their i-numbers: all of it, or nothing.
+    /// Applies edits to any number of files, given by i-number. Either all edits are applied, or none.
     ///
     /// # Errors
-    /// If one of them is not there, has no data or would be too large; if it is more than can be done at once, or there is
-    /// no room. Then nothing was changed.
+    ///
+    /// If a file is missing, has no data or would be too large; if the edits exceed the limits of one batch; or if the
+    /// space is full. In these cases nothing was changed.
     pub async fn edit(&self, all: &BTreeMap<u64, Edits>) -> Result<()> {
         let mut edited = Vec::new();
         for (number, edits) in all {
@@ -59,7 +61,7 @@ impl Fs {
                 self.put_edits(&mut change, &held.inode, &held.inode, edits)
                     .await?;
                 if edits.have_holes() {
-                    // They release what is preallocated.
+                    // Holes release preallocated ranges, which needs the i-node's lock.
                     locks.push(file.lock.lock().await);
                 }
                 overwritten.push(file);
@@ -84,12 +86,15 @@ impl Fs {
         Ok(())
     }
 
-    /// Exchanges what two files have in them, all at once: data and size. What is preallocated of them is released. It is copied, since where data lies follows from
-    /// the i-number: so it is bounded as one batch is. (Places that could be given away would have to be kept account of, and
-    /// that is what this filesystem does without. Names are exchanged at any size: [`crate::Target::Exchange`].)
+    /// Exchanges the data and the sizes of two files atomically. The preallocated ranges of both are released. The data
+    /// is copied, since its location follows from the i-number, so the amount is limited like that of a batch. (To
+    /// exchange locations instead, the filesystem would have to record them; this design avoids such records. Names can
+    /// be exchanged for files of any size: [`crate::Target::Exchange`].)
     ///
     /// # Errors
-    /// If one is not there or has no data, or both together have more than can be done at once, or there is no room.
+    ///
+    /// If a file is missing or has no data, if both together have more data than one batch can hold, or if the space is
+    /// full.
     pub async fn exchange_data(&self, one: u64, other: u64) -> Result<()> {
         let files = [self.file(one).await?, self.file(other).await?];
         regular(&files[0].inode())?;
@@ -125,7 +130,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Bytes of a file that take room, beside its i-node.
+    /// Returns the number of bytes of a file that occupy space outside its i-node.
     async fn data_bytes(&self, inode: &Inode) -> Result<u64> {
         let mut bytes = 0;
         if inode.is_inline() {
@@ -139,7 +144,7 @@ impl Fs {
         Ok(bytes)
     }
 
-    /// A file gets the data of another for its own.
+    /// Replaces the data of a file with a copy of another file's data.
     async fn replace_data(
         &self,
         change: &mut Change<'_>,
@@ -165,12 +170,12 @@ impl Fs {
         Ok(new)
     }
 
-    /// Holds the bytes of all files that are to be edited.
+    /// Holds the byte ranges of all files that will be edited.
     async fn hold_edited(&self, edited: &[Edited<'_>]) -> Vec<(Held, Vec<RangeGuard>)> {
         let needed = |one: &Edited<'_>| self.to_edit(&one.file.inode(), one.edits);
         let mut wanted: Vec<Vec<Range<u64>>> = edited.iter().map(needed).collect();
         loop {
-            // All come into the lines before any of them waits.
+            // All ranges are queued before any of them is awaited.
             let claims = edited.iter().zip(&wanted).flat_map(|(one, ranges)| {
                 let lock = |range: &Range<u64>| {
                     let (file, range) = (Rc::clone(&one.file), range.clone());
@@ -193,7 +198,7 @@ impl Fs {
         }
     }
 
-    /// The bytes that are to be held so that a file may be edited, as it is.
+    /// Returns the byte ranges to hold while edits are applied to a file in its present state.
     fn to_edit(&self, inode: &Inode, edits: &Edits) -> Vec<Range<u64>> {
         let end = inode.size.max(edits.end());
         if inode.is_inline() || end > inode.size {
@@ -216,7 +221,7 @@ impl Fs {
         ranges
     }
 
-    /// Puts edits into a file that has more than an i-node holds, and was grown for them.
+    /// Applies edits to a file whose data lies outside its i-node and which was grown for the edits.
     async fn put_edits(
         &self,
         change: &mut Change<'_>,
@@ -225,7 +230,7 @@ impl Fs {
         edits: &Edits,
     ) -> Result<()> {
         let end = round_up(new.size, SECTOR_BYTES);
-        // Sectors that are only in part what edits say, each once.
+        // Sectors that the edits cover only in part, each once.
         let mut torn = None;
         for (piece, is_data) in edits.runs() {
             let piece = piece.start..piece.end.min(end);
@@ -247,7 +252,7 @@ impl Fs {
         Ok(())
     }
 
-    /// A sector of which edits say a part.
+    /// Writes a sector that the edits cover only in part.
     async fn put_torn(
         &self,
         change: &mut Change<'_>,
@@ -264,7 +269,7 @@ impl Fs {
         }
         edits.over(first, &mut bytes);
         let sector = first / SECTOR_BYTES;
-        // A sector that was mapped stays so: its other bytes may be preallocated.
+        // A mapped sector stays mapped: its other bytes may be preallocated.
         if is_zero(&bytes) && old.base == new.base && !old.is_inline() {
             let at = new.base + sector;
             if self.space().next_mapped(at..at + 1).await?.is_none() {
@@ -276,7 +281,7 @@ impl Fs {
     }
 }
 
-/// Whether so much can be done at once.
+/// Fails if the edits exceed the limits of one batch.
 fn must_fit(bytes: u64, pieces: usize) -> Result<()> {
     if bytes > BATCH_BYTES_MAX || pieces > BATCH_PIECES_MAX {
         return Err(FsError::TooMuch { bytes, pieces });
@@ -284,7 +289,7 @@ fn must_fit(bytes: u64, pieces: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whole sectors of a run.
+/// Writes or trims whole sectors.
 fn put_whole(
     change: &mut Change<'_>,
     new: &Inode,
@@ -307,7 +312,7 @@ fn put_whole(
     }
 }
 
-/// Whether all that is needed is held; both in order.
+/// Returns true if all needed ranges are held. Both lists are sorted.
 fn within(needed: &[Range<u64>], held: &[Range<u64>]) -> bool {
     let mut held = held.iter().peekable();
     needed.iter().all(|range| {

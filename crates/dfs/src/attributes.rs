@@ -1,4 +1,4 @@
-//! What is known of a file beside its names and data: owner, permissions, times; and extended attributes.
+//! Attributes of a file beside its names and data: owner, permissions, times, and extended attributes.
 
 use std::rc::Rc;
 
@@ -13,30 +13,31 @@ use crate::fs::Fs;
 use crate::geometry::ATTRIBUTE_BYTES;
 use crate::names::sectors_of;
 
-/// What is to be changed of what is known of a file.
+/// New attributes for a file; `None` keeps the present value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct NewAttributes {
     /// Permissions: the lowest 12 bits of a mode.
     pub permissions: Option<u16>,
-    /// Whose it is.
+    /// The owner's user ID.
     pub user: Option<u32>,
-    /// Whose group it is.
+    /// The group ID.
     pub group: Option<u32>,
-    /// Bytes of data.
+    /// The size in bytes.
     pub size: Option<u64>,
-    /// When data was last read.
+    /// The time of the last read of data.
     pub accessed: Option<Time>,
-    /// When data was last changed.
+    /// The time of the last change of data.
     pub modified: Option<Time>,
-    /// When anything was last changed; now, unless it is said.
+    /// The time of the last change of data or attributes; the present time if `None`.
     pub changed: Option<Time>,
 }
 
 impl NewAttributes {
-    /// These attributes may be given to a file. `is_touch`: times become the present.
+    /// Checks if these attributes may be set. With `is_touch`, times become the present time.
     ///
     /// # Errors
-    /// If the file is immutable; or append only, unless times become the present and nothing else changes.
+    ///
+    /// If the file is immutable; or if it is append only, unless only times change and they become the present time.
     pub fn may_be_given(&self, inode: &Inode, is_touch: bool) -> Result<()> {
         inode.may_grow()?;
         let is_only_times = self.permissions.is_none()
@@ -59,34 +60,36 @@ impl NewAttributes {
     }
 }
 
-/// Extended attributes are wanted as well.
+/// Requests the extended attributes as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WithAttributes;
 
-/// What is to be so of an extended attribute before it is set.
+/// The condition for setting an extended attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// It may be there or not.
+    /// The attribute may exist or not.
     Any,
-    /// It has to be there.
+    /// The attribute must exist.
     Needed,
-    /// It must not be there.
+    /// The attribute must not exist.
     Refused,
 }
 
 impl Fs {
-    /// What is known of a file.
+    /// Returns the i-node of a file.
     ///
     /// # Errors
-    /// If there is none.
+    ///
+    /// If the file is missing.
     pub async fn inode(&self, file: u64) -> Result<Inode> {
         Ok(self.file(file).await?.inode().clone())
     }
 
-    /// The extended attributes of a file: names and values.
+    /// Returns the names and values of a file's extended attributes.
     ///
     /// # Errors
-    /// If there is no file, or they cannot be read.
+    ///
+    /// If the file is missing, or the attributes cannot be read.
     pub async fn attributes(&self, file: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let file = self.file(file).await?;
         if file.inode().attributes == 0 {
@@ -115,20 +118,22 @@ impl Fs {
         })
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
-    /// If there is none of this name, or it cannot be read.
+    ///
+    /// If the attribute is missing or cannot be read.
     pub async fn attribute(&self, file: u64, name: &[u8]) -> Result<Vec<u8>> {
         let all = self.attributes(file).await?;
         let found = all.into_iter().find(|(one, _)| one == name);
         found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
     }
 
-    /// Sets an extended attribute; with `permissions`, the file's at the same time.
+    /// Sets an extended attribute and, with `permissions`, the file's permissions in the same change.
     ///
     /// # Errors
-    /// If it is there and must not be, or the reverse, or is too large, or there is no room.
+    ///
+    /// If the attribute violates `existing`, if the attributes would be too large, or if the space is full.
     pub async fn set_attribute(
         &self,
         file: u64,
@@ -158,10 +163,11 @@ impl Fs {
         set.await.map(drop)
     }
 
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     ///
     /// # Errors
-    /// If there is none of this name.
+    ///
+    /// If the attribute is missing.
     pub async fn remove_attribute(&self, file: u64, name: &[u8]) -> Result<()> {
         let decide = |inode: &Inode, all: &mut Attributes| {
             inode.may_change()?;
@@ -173,7 +179,7 @@ impl Fs {
         removed.await.map(drop)
     }
 
-    /// Extended attributes of a file whose i-node is still to be written.
+    /// Writes the extended attributes of a file. The caller writes the i-node afterwards.
     pub(crate) fn put_attributes(
         &self,
         change: &mut Change<'_>,

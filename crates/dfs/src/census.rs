@@ -1,24 +1,24 @@
 //! Counts the files of a filesystem, for `df -i`.
 //!
-//! The space knows which i-nodes are mapped, and not how many. They are counted once, a few leaves of the space's map at a time, while
-//! files come and go.
+//! The space contains the mapped i-nodes but not their number. They are counted once, a few leaves of the space's map
+//! at a time, while files are created and removed.
 //!
-//! Invariant: of the numbers below `upto`, as many have files as are counted, but for changes that are under way. A change says where
-//! counting was when it began. If counting has passed its number meanwhile, it is not known whether that was counted, and counting
-//! begins anew.
+//! Invariant: apart from changes under way, `counted` is the number of files whose numbers are below `upto`. A change
+//! records the progress of the count when the change begins. If the count has passed the change's number meanwhile, it
+//! may or may not have seen the file, so counting restarts.
 
 use std::cell::Cell;
 
-/// The files that are counted.
+/// The progress of counting files.
 #[derive(Default)]
 pub(crate) struct Census {
     counted: Cell<u64>,
     upto: Cell<u64>,
-    /// The number of times that counting began anew.
+    /// The number of times that counting restarted.
     anew: Cell<u64>,
 }
 
-/// The state of counting at the time when a change begins.
+/// The progress of the count when a change begins.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
     upto: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Begun {
 }
 
 impl Census {
-    /// A change begins.
+    /// Returns the progress of the count. A change calls this when it begins.
     pub(crate) fn begin(&self) -> Begun {
         Begun {
             upto: self.upto.get(),
@@ -34,14 +34,14 @@ impl Census {
         }
     }
 
-    /// A change that has ended made the file of this number.
+    /// Counts the file that a completed change created.
     pub(crate) fn made(&self, number: u64, begun: Begun) {
         if self.has_counted(number, begun) {
             self.counted.set(self.counted.get() + 1);
         }
     }
 
-    /// A change that has ended removed the file of this number.
+    /// Removes the file that a completed change removed from the count.
     pub(crate) fn removed(&self, number: u64, begun: Begun) {
         if self.has_counted(number, begun) {
             self.counted.set(self.counted.get().saturating_sub(1));
@@ -61,12 +61,12 @@ impl Census {
         is_certain
     }
 
-    /// The first number that is not counted.
+    /// Returns the first number that is not counted yet.
     pub(crate) fn upto(&self) -> u64 {
         self.upto.get()
     }
 
-    /// From where counting was at `begun` to `upto` so many were found, unless it began anew meanwhile.
+    /// Adds `found` files, with numbers from the progress at `begun` up to `upto`, unless counting restarted meanwhile.
     pub(crate) fn found(&self, begun: Begun, upto: u64, found: u64) {
         if begun.anew == self.anew.get() && begun.upto == self.upto.get() {
             self.counted.set(self.counted.get() + found);
@@ -74,7 +74,7 @@ impl Census {
         }
     }
 
-    /// Files that are counted: fewer than there are until all are.
+    /// Returns the number of files counted so far. It is below the number of files until counting is complete.
     pub(crate) fn counted(&self) -> u64 {
         self.counted.get()
     }
@@ -99,7 +99,7 @@ mod tests {
         census.removed(53, early);
         assert_eq!((census.counted(), census.upto.get()), (0, 0));
         go_on(100, 12);
-        // This change began before counting began anew: counting may have seen its file or not.
+        // This change began before counting restarted: the count may have seen its file or not.
         census.made(7, late);
         assert_eq!((census.counted(), census.upto.get()), (0, 0));
     }

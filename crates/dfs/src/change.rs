@@ -1,4 +1,4 @@
-//! What an operation changes: in the space all at once, and then in memory.
+//! Changes of an operation: applied to the space atomically, and then to memory.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,25 +14,25 @@ use crate::fs::Fs;
 use crate::geometry::ATTRIBUTE_SECTORS;
 use crate::preallocated::RangeEdit;
 
-/// What an operation changes. Whoever makes one holds the locks of all files whose i-nodes are in it.
+/// The changes of one operation. The operation must hold the locks of all files whose i-nodes are in the change.
 pub(crate) struct Change<'a> {
     fs: &'a Fs,
     pub(crate) batch: Batch,
     inodes: Vec<(Rc<File>, Inode, Seen)>,
     gone: Vec<Rc<File>>,
     made: Vec<Inode>,
-    /// Entries that are new, or go, and where they are.
+    /// New entries, and removed entries as `None`, with their sectors.
     entries: Vec<(u64, Option<Entry>)>,
-    /// Changes of preallocated ranges, by i-number.
+    /// Changes of preallocated ranges, with i-numbers.
     preallocated: Vec<(u64, RangeEdit)>,
-    /// Data or entries are written or trimmed.
+    /// True if data or entries are written or trimmed.
     touches_data: bool,
-    /// Nothing but writes to one file where its data is, and its i-node.
+    /// True if the change consists of in-place writes to one file and its i-node only.
     pub(crate) only_writes: bool,
 }
 
 impl Fs {
-    /// What is to be changed at once; nothing yet.
+    /// Begins an empty change.
     pub(crate) fn change(&self) -> Change<'_> {
         Change::new(self)
     }
@@ -63,7 +63,7 @@ impl<'a> Change<'a> {
         self.batch.trim(at, sectors);
     }
 
-    /// A file's i-node, changed; each file once.
+    /// Changes a file's i-node. Must be called only once for a file.
     pub(crate) fn inode(&mut self, file: &Rc<File>, change: impl FnOnce(&mut Inode)) {
         debug_assert!(file.lock.is_held());
         let seen = file.seen();
@@ -78,7 +78,7 @@ impl<'a> Change<'a> {
         self.write(at, BufMut::copy_of(&inode.encode()).freeze());
     }
 
-    /// A new file.
+    /// Adds a new file.
     pub(crate) fn make(&mut self, inode: Inode) {
         self.write_inode(&inode);
         self.made.push(inode);
@@ -94,7 +94,7 @@ impl<'a> Change<'a> {
         self.entries.push((at.0, None));
     }
 
-    /// All that a file has: it is no more.
+    /// Removes a file, with its data and extended attributes.
     pub(crate) fn remove(&mut self, file: &Rc<File>) {
         let geometry = self.fs.geometry();
         let inode = file.inode().clone();
@@ -107,7 +107,7 @@ impl<'a> Change<'a> {
         self.gone.push(Rc::clone(file));
     }
 
-    /// What lies from a sector of a file's data on to the end of where it can lie.
+    /// Trims a file's data from sector `from` to the end of its slot or chunk.
     pub(crate) fn trim_data(&mut self, inode: &Inode, from: u64) {
         let sectors = self.fs.geometry().sectors_at(inode);
         if from < sectors {
@@ -115,28 +115,29 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Preallocates sectors of a file's data. The i-node is locked when the change is applied, and the sectors are held.
+    /// Preallocates sectors of a file's data. The caller holds the sectors, and the i-node's lock when the change is
+    /// applied.
     pub(crate) fn preallocate(&mut self, file: u64, sectors: Range<u64>) {
         self.preallocated.push((file, RangeEdit::Add(sectors)));
     }
 
-    /// Releases what is preallocated of sectors of a file's data. As [`Change::preallocate`].
+    /// Releases the preallocated ranges within sectors of a file's data. Locks as for [`Change::preallocate`].
     pub(crate) fn release(&mut self, file: u64, sectors: Range<u64>) {
         self.preallocated.push((file, RangeEdit::Remove(sectors)));
     }
 
-    /// The files of which preallocated ranges change.
+    /// Returns the files whose preallocated ranges change.
     pub(crate) fn edited(&self) -> impl Iterator<Item = u64> {
         self.preallocated.iter().map(|(file, _)| *file)
     }
 
-    /// The changes of a file's preallocated ranges, in order.
+    /// Returns the changes of a file's preallocated ranges, in order.
     pub(crate) fn edits_of(&self, file: u64) -> impl Iterator<Item = &RangeEdit> {
         let of_file = self.preallocated.iter().filter(move |(of, _)| *of == file);
         of_file.map(|(_, edit)| edit)
     }
 
-    /// The files that are removed.
+    /// Returns the files that are removed.
     pub(crate) fn removed(&self) -> impl Iterator<Item = u64> {
         self.gone.iter().map(|file| file.number())
     }
@@ -145,7 +146,7 @@ impl<'a> Change<'a> {
         self.removed().any(|gone| gone == file)
     }
 
-    /// Where the data of a file is to be, if its i-node changes.
+    /// Returns the new base of a file's data, if its i-node changes.
     pub(crate) fn base_of(&self, file: u64) -> Option<u64> {
         let mut inodes = self.inodes.iter().map(|(_, inode, _)| inode);
         inodes
@@ -153,15 +154,16 @@ impl<'a> Change<'a> {
             .map(|inode| inode.base)
     }
 
-    /// Does it.
+    /// Applies the change, and returns the new files.
     ///
     /// # Errors
-    /// If the space refuses; then nothing is changed.
+    ///
+    /// If the space fails the batch. Then nothing is changed.
     pub(crate) async fn apply(self) -> Result<Vec<Rc<File>>> {
         self.apply_counted().await.map(|(made, _)| made)
     }
 
-    /// The same; says by how many sectors more are mapped, too.
+    /// Like [`Change::apply`]; also returns the increase of mapped sectors.
     pub(crate) async fn apply_counted(mut self) -> Result<(Vec<Rc<File>>, i64)> {
         let fs = self.fs;
         let settled = match fs.settle_preallocations(&mut self).await {

@@ -1,7 +1,7 @@
-//! Whether a filesystem is what it should be: that each name means a file that is there, that counts are right, and that
-//! nothing is mapped that nobody owns.
+//! Checks a filesystem: each name must refer to an existing file, counts must be correct, and every mapped sector must
+//! belong to a file.
 //!
-//! Nothing is repaired: there is nothing a crash can leave that would have to be.
+//! The check repairs nothing, since a crash leaves nothing that needs repair.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,22 +14,22 @@ use crate::fs::Fs;
 use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS, ROOT};
 use crate::settle::is_of;
 
-/// Sectors that are read at once.
+/// The number of sectors read at once.
 const AT_ONCE: u64 = 256;
 
-/// Something that is not what it should be.
+/// An inconsistency of the filesystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The i-number of the file concerned.
     pub file: u64,
-    /// What is wrong.
+    /// The inconsistency, as text.
     pub what: String,
 }
 
-/// What was looked at.
+/// Totals of a check.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Checked {
-    /// Files, directories among them.
+    /// Files, including directories.
     pub files: u64,
     /// Directories.
     pub directories: u64,
@@ -41,14 +41,14 @@ pub struct Checked {
     pub data_sectors: u64,
 }
 
-/// What is known of a file so far.
+/// The facts collected about a file so far.
 struct Known {
     inode: Inode,
-    /// Names found.
+    /// Names found for this file.
     names: u32,
-    /// Names found in it that are directories'.
+    /// Subdirectories found in this directory.
     directories: u32,
-    /// Names found in it.
+    /// Entries found in this directory.
     size: u64,
     is_orphan: bool,
 }
@@ -61,11 +61,12 @@ struct Check<'a> {
 }
 
 impl Fs {
-    /// Looks at everything, and tells each problem. Nobody may change anything meanwhile; what times are newer in memory
-    /// does not matter.
+    /// Checks the whole filesystem, and reports each problem. The filesystem must not change meanwhile. Times that are
+    /// newer in memory than in the space do not matter.
     ///
     /// # Errors
-    /// If something cannot be read.
+    ///
+    /// If a structure cannot be read.
     pub async fn check(&self, problem: &mut dyn FnMut(Problem)) -> Result<Checked> {
         let mut check = Check {
             fs: self,
@@ -89,7 +90,7 @@ impl Check<'_> {
         (self.problem)(Problem { file, what });
     }
 
-    /// All that is mapped in a range, in pieces: each with its first sector and its bytes.
+    /// Returns the next mapped piece of a range: its first sector and its bytes.
     async fn next_piece(&self, range: Range<u64>) -> Result<Option<(u64, Vec<u8>)>> {
         self.fs.mapped_piece(range, AT_ONCE).await
     }
@@ -264,7 +265,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that each record of preallocated ranges is that of a file, and within what the file can have.
+    /// Checks that each record of preallocated ranges belongs to a file and lies within its possible size.
     async fn preallocations(&mut self) -> Result<()> {
         let geometry = self.fs.geometry();
         let first = geometry.preallocation(0).0;
@@ -292,7 +293,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether everything that is mapped is somebody's.
+    /// Checks that every mapped sector belongs to a file.
     async fn owners(&mut self) -> Result<()> {
         let geometry = self.fs.geometry();
         let files = geometry.files();
@@ -313,7 +314,7 @@ impl Check<'_> {
         self.owned(chunks, geometry.chunk_sectors(), data_at).await
     }
 
-    /// Whether all that is mapped in an array of places, one for each file, is within what files have there.
+    /// Checks an array with one place for each file: mapped sectors must lie within the part that the file uses.
     async fn owned(
         &mut self,
         range: Range<u64>,
@@ -341,7 +342,7 @@ impl Check<'_> {
     }
 }
 
-/// Sectors that a file's data may have at a place.
+/// Returns the number of sectors that a file's data may have at `base`.
 fn data_at(inode: &Inode, base: u64) -> u64 {
     match inode.kind {
         _ if inode.base != base => 0,

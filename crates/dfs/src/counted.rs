@@ -1,26 +1,26 @@
-//! How many sectors of a file's data are mapped, counted once and kept right: a large file has many runs of them, and is asked
-//! often how many there are.
+//! The number of mapped sectors of a file's data. It is counted once and then maintained, since a large file has many
+//! mapped extents and clients often ask for its size on disk.
 //!
-//! Invariant: what is known is what is mapped, but for writes that are under way. Those say afterwards by how much they changed
-//! it; who changes anything else has it forgotten afterwards. What was counted while a write was under way, or something ended, is
-//! not kept.
+//! Invariant: apart from writes under way, the known count equals the number of mapped sectors. A write reports its
+//! difference when it ends; any other change discards the count afterwards. A count is discarded if a write was under
+//! way during it, or if a change ended during it.
 
 use std::cell::Cell;
 
-/// The sectors of one file.
+/// The count of one file.
 #[derive(Default)]
 pub(crate) struct Counted {
     known: Cell<Option<u64>>,
-    /// Writes under way.
+    /// The number of writes under way.
     writing: Cell<u64>,
-    /// Grows with each end of a change.
+    /// Incremented whenever a change ends.
     changes: Cell<u64>,
 }
 
-/// A write under way; until it is dropped.
+/// A write under way, until it is dropped.
 pub(crate) struct Writing<'a>(&'a Counted);
 
-/// A count that was begun.
+/// A count under way.
 #[derive(Clone, Copy)]
 pub(crate) struct Count(Option<u64>);
 
@@ -29,13 +29,13 @@ impl Counted {
         self.known.get().filter(|_| self.writing.get() == 0)
     }
 
-    /// Something else than a write changed data, or may have.
+    /// Discards the count, since something other than a write may have changed the data.
     pub(crate) fn forget(&self) {
         self.known.set(None);
         self.changes.set(self.changes.get() + 1);
     }
 
-    /// Something is about to be written that may not have been mapped, and nothing but that.
+    /// Begins a write that may map sectors and does nothing else.
     pub(crate) fn write(&self) -> Writing<'_> {
         self.writing.set(self.writing.get() + 1);
         Writing(self)
@@ -46,7 +46,7 @@ impl Counted {
         Count(is_still.then(|| self.changes.get()))
     }
 
-    /// So many were counted.
+    /// Ends a count that found `sectors` mapped sectors.
     pub(crate) fn end(&self, count: Count, sectors: u64) {
         if self.writing.get() == 0 && count.0 == Some(self.changes.get()) {
             self.known.set(Some(sectors));
@@ -55,7 +55,7 @@ impl Counted {
 }
 
 impl Writing<'_> {
-    /// It is written: so many sectors more are mapped.
+    /// Ends the write, which mapped `more` additional sectors.
     pub(crate) fn done(self, more: i64) {
         let known = self.0.known.get();
         let now = known.and_then(|known| known.checked_add_signed(more));

@@ -1,12 +1,12 @@
-//! Data: reading and writing it.
+//! Reading and writing of file data.
 //!
-//! Little data lies in the i-node; what fits a slot lies there, and the rest in a chunk. It goes to the next when it outgrows
-//! one, by being copied.
+//! A small amount of data lies in the i-node. Data that fits a slot lies in the slot, and larger data in a chunk. Data
+//! that outgrows its location is copied to the next larger location.
 //!
 //! Invariants:
-//! - What lies behind the end of a file, to the end of its last sector, is zeroes; and nothing is mapped behind that.
-//! - The base of a file, and its size, do not change while somebody holds bytes of it: whoever changes the base holds
-//!   all of them, and whoever changes the size those from the lower of the two sizes on.
+//! - The bytes between the end of a file and the end of its last sector are zeroes, and no later sector is mapped.
+//! - The base and the size of a file do not change while a client holds bytes of the file. A change of the base holds
+//!   all bytes; a change of the size holds the bytes from the lower of the two sizes on.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,19 +22,20 @@ use crate::files::File;
 use crate::format::{FileFlags, INLINE_MAX, Inode, Kind, Time};
 use crate::fs::Fs;
 
-/// The most bytes that can be written, or read, at once: a write of so many is whole.
+/// The most bytes that can be written or read at once. A write up to this size is atomic.
 pub const WRITE_MAX: usize = 16 << 20;
 
-/// All bytes of a file, and where it may ever end.
+/// All bytes of a file, at any size.
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 
-/// Where the data of a file of this size is to be.
+/// The location of the data of a file of a given size.
 pub(crate) enum Home {
     Inline,
     At(Sector),
 }
 
-/// A file whose data is held: nobody else changes these bytes, nor what they rest on.
+/// A file with a held byte range: no other operation changes these bytes, nor the base and the size that they depend
+/// on.
 pub(crate) struct Held {
     pub(crate) file: Rc<File>,
     pub(crate) inode: Inode,
@@ -42,7 +43,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// A file of which bytes are held.
+    /// Wraps a file and the guard of its held range.
     pub(crate) fn new(file: Rc<File>, range: RangeGuard) -> Held {
         let inode = file.inode().clone();
         Held {
@@ -54,20 +55,23 @@ impl Held {
 }
 
 impl Fs {
-    /// Reads up to `len` bytes from `offset` on: fewer where the file ends.
+    /// Reads up to `len` bytes from `offset` on, fewer at the end of the file.
     ///
     /// # Errors
-    /// If it has no data, or cannot be read.
+    ///
+    /// If the file has no data or cannot be read.
     pub async fn read(&self, file: u64, offset: u64, len: usize) -> Result<Buf> {
         let read = self.read_into(file, offset, len, BufMut::zeroed).await?;
         self.note_read(file);
         Ok(read)
     }
 
-    /// As [`Fs::read`], without a note of the access ([`Fs::note_read`]), and into memory of the caller's: `memory` gives as many bytes as it is asked for (up to a sector more at
-    /// each end), whatever they hold. It is asked again if the file was moved meanwhile.
+    /// Like [`Fs::read`], but without recording the access ([`Fs::note_read`]), and into memory of the caller. `memory`
+    /// returns a buffer of the requested length (up to one sector more at each end), with any content. It is called
+    /// again if the file was moved meanwhile.
     ///
     /// # Errors
+    ///
     /// As [`Fs::read`].
     pub async fn read_into(
         &self,
@@ -87,8 +91,8 @@ impl Fs {
         .await
     }
 
-    /// Looks at data as the i-node says where it lies and ends. Nobody is kept from changing that meanwhile: then it is
-    /// looked again.
+    /// Calls `look` with the i-node to look at data. The data may move or end elsewhere meanwhile; then `look` is
+    /// called again.
     pub(crate) async fn look_into<T>(
         &self,
         file: &File,
@@ -100,17 +104,18 @@ impl Fs {
             }
             let (moves, inode) = (file.moves(), file.inode().clone());
             let seen = look(inode).await;
-            // Or it may have been of where the data was before: there is nothing any more.
+            // Otherwise `look` may have seen the data's previous location, which is no longer mapped.
             if file.moves() == moves && !file.is_moving() {
                 return seen;
             }
         }
     }
 
-    /// Where a symbolic link leads to.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// If it is none, or cannot be read.
+    ///
+    /// If the file is not a symbolic link or cannot be read.
     pub async fn read_link(&self, file: u64) -> Result<Buf> {
         let file = self.file(file).await?;
         let inode = file.inode().clone();
@@ -121,7 +126,7 @@ impl Fs {
         self.read_bytes(&inode, 0..inode.size).await
     }
 
-    /// Bytes of a file, none of them behind its end.
+    /// Reads bytes of a file. They must lie before its end.
     pub(crate) async fn read_bytes(&self, inode: &Inode, bytes: Range<u64>) -> Result<Buf> {
         self.read_bytes_into(inode, bytes, BufMut::to_fill).await
     }
@@ -149,12 +154,12 @@ impl Fs {
         Ok(read.freeze().slice(skip..skip + len))
     }
 
-    /// Which accesses are noted from now on: of directories, and of all other files.
+    /// Sets the rules for recording accesses: for directories, and for all other files.
     pub fn set_access_times(&self, of_files: AccessTimes, of_directories: AccessTimes) {
         self.0.access_times.set((of_files, of_directories));
     }
 
-    /// Notes that a file that is in use was read now, where that is to be noted.
+    /// Records that a file in use was read now, if the rules require it.
     pub fn note_read(&self, file: u64) {
         let known = self.0.files.borrow().get(file);
         if let Some(file) = known {
@@ -175,7 +180,7 @@ impl Fs {
         }
     }
 
-    /// Holds those bytes of a file that are `needed` as it is.
+    /// Holds the bytes of a file that `needed` returns for its i-node, also if the i-node changes meanwhile.
     pub(crate) async fn hold(
         &self,
         file: &Rc<File>,
@@ -197,7 +202,7 @@ impl Fs {
         }
     }
 
-    /// What is to be held so that bytes of a file, in whole sectors, may change, and it may come to end behind them.
+    /// Returns the bytes to hold, in whole sectors, to change bytes of a file and possibly extend it to `end`.
     pub(crate) fn to_grow(&self, inode: &Inode, bytes: &Range<u64>, end: u64) -> Range<u64> {
         let sectors = round_down(bytes.start, SECTOR_BYTES)..round_up(bytes.end, SECTOR_BYTES);
         if inode.is_inline() {
@@ -214,10 +219,12 @@ impl Fs {
         }
     }
 
-    /// Writes `data`, all of it at once: at `offset`, or, if there is none, where the file ends. Gives where it was.
+    /// Writes `data` atomically at `offset`, or at the end of the file if `offset` is `None`. Returns the offset of the
+    /// write.
     ///
     /// # Errors
-    /// If the file would be too large, has no data, or there is no room. Then nothing was written.
+    ///
+    /// If the file would be too large or has no data, or if the space is full. Then nothing was written.
     pub async fn write(&self, file: u64, offset: Option<u64>, data: Buf) -> Result<u64> {
         let file = self.file(file).await?;
         if data.len() > WRITE_MAX {
@@ -272,15 +279,15 @@ impl Fs {
         Ok(offset)
     }
 
-    /// The bytes of so many from an offset on.
+    /// Returns the byte range of length `len` at an offset. Fails if it exceeds the largest file.
     pub(crate) fn range(&self, offset: u64, len: u64) -> Result<Range<u64>> {
         let most = self.geometry().size_max();
         let end = offset.checked_add(len).filter(|end| *end <= most);
         Ok(offset..end.ok_or(FsError::TooLarge(most))?)
     }
 
-    /// The same file, ending at `end` at least, and where it then has to be: what it has is copied there. Its i-node is
-    /// locked, but not yet in the change.
+    /// Extends a file to at least `end`, and copies its data to another location if its size requires one. Returns the
+    /// new i-node, which is locked but not yet part of the change.
     pub(crate) async fn grow(
         &self,
         change: &mut Change<'_>,
@@ -303,13 +310,13 @@ impl Fs {
         }
         let lock = held.file.lock.lock().await;
         if end <= old.size {
-            // Whoever has no need to hold the end does not keep others from moving it.
+            // An operation that does not hold the end of the file does not keep other operations from moving it.
             new.size = held.file.inode().size;
         }
         Ok((new, lock))
     }
 
-    /// Where the data of a file is to be that has so many bytes: it never goes back.
+    /// Returns the location of a file's data at a given size. Data never moves back to a smaller location.
     pub(crate) fn home(&self, inode: &Inode, size: u64) -> Home {
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(inode.file), geometry.chunk(inode.file));
@@ -321,7 +328,7 @@ impl Fs {
         }
     }
 
-    /// Copies all data to another place, but what is not mapped.
+    /// Copies the mapped data to another location.
     pub(crate) async fn copy(
         &self,
         change: &mut Change<'_>,
@@ -347,7 +354,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Puts bytes into a file that was grown for them, which may just have been copied.
+    /// Writes bytes to a file that was grown for them, and whose data may just have been copied.
     async fn put_new(
         &self,
         change: &mut Change<'_>,
@@ -356,7 +363,7 @@ impl Fs {
         start: u64,
         data: Buf,
     ) -> Result<()> {
-        // The old bytes around it are still where they were.
+        // The surrounding old bytes are still at the previous location.
         let end = start + data.len() as u64;
         let first = round_down(start, SECTOR_BYTES);
         let last = round_up(end, SECTOR_BYTES);
@@ -378,7 +385,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Puts bytes into a file as it is.
+    /// Writes bytes to a file in place.
     pub(crate) async fn put(
         &self,
         change: &mut Change<'_>,
@@ -389,9 +396,10 @@ impl Fs {
         self.put_new(change, inode, inode, start, data).await
     }
 
-    /// Makes everything durable that was done to a file before this was called; its times, too, unless only data is wanted.
+    /// Makes all earlier changes of a file durable, including its times unless `data_only` is set.
     ///
     /// # Errors
+    ///
     /// If the space has failed.
     pub async fn sync_file(&self, file: u64, data_only: bool) -> Result<()> {
         let file = self.file(file).await?;
@@ -401,9 +409,10 @@ impl Fs {
         Ok(self.space().flush().await?)
     }
 
-    /// Makes everything durable that was done before this was called.
+    /// Makes all earlier changes durable.
     ///
     /// # Errors
+    ///
     /// If the space has failed.
     pub async fn sync(&self) -> Result<()> {
         let newer = self.0.files.borrow().newer();
@@ -413,7 +422,7 @@ impl Fs {
         Ok(self.space().flush().await?)
     }
 
-    /// Writes an i-node that is newer in memory.
+    /// Writes an i-node that is newer in memory than in the space.
     pub(crate) async fn write_newer(&self, file: &Rc<File>) -> Result<()> {
         if !file.is_newer() {
             return Ok(());
@@ -429,19 +438,19 @@ impl Fs {
     }
 }
 
-/// A file whose data was changed, and is then as large, and where, as another i-node says.
+/// Takes size, location and inline data from `new`, and updates the times.
 pub(crate) fn become_like(inode: &mut Inode, new: Inode, now: Time) {
     (inode.size, inode.base, inode.inline) = (new.size, new.base, new.inline);
     modify(inode, now);
 }
 
-/// Times of a file whose data was changed.
+/// Updates the times of a file whose data was changed.
 pub(crate) fn modify(inode: &mut Inode, now: Time) {
     inode.modified = now;
     inode.changed = now;
 }
 
-/// Whether it is a file with data that can be read and written.
+/// Fails if the file is not a regular file.
 pub(crate) fn regular(inode: &Inode) -> Result<()> {
     match inode.kind {
         Kind::Regular => Ok(()),

@@ -1,9 +1,10 @@
 //! Directories: sparse hash tables in extents of their own.
 //!
-//! The hash of a name says at which sector of the directory's extent its entry is, or which of the few behind that if
-//! others are there already. Where all of these are taken, another hash says where the next window of sectors is; the directory's i-node
-//! has how many windows are in use, so most directories have one. What is mapped of the extent is the directory: to list it is to go over that. An entry
-//! stays where it is as long as its name does, so a listing that goes on later neither misses nor repeats one.
+//! The hash of a name selects a sector of the directory's extent. The entry lies in this sector or, if it is occupied,
+//! in one of the few sectors behind it. If all of these are occupied, another hash selects the next window of sectors.
+//! The directory's i-node contains the number of windows in use, which is one for most directories. The mapped sectors
+//! of the extent are the directory, so a listing walks the mapped sectors. An entry stays in its sector as long as its
+//! name exists, so a listing that is continued neither misses nor repeats an entry.
 
 use std::hash::Hasher;
 use std::ops::Range;
@@ -17,49 +18,50 @@ use crate::error::{FsError, Result};
 use crate::format::{Entry, Inode};
 use crate::fs::Fs;
 
-/// An entry is at one of so many sectors, in one of the windows for its name.
+/// Sectors of a window: an entry lies in one of these, in one of the windows of its name.
 const WINDOW: u64 = 8;
-/// So many windows there may be beside the first. With 16 in all a table is full only where nine tenths of it are.
+/// The most windows beside the first. With 16 windows in all, names fit until about nine tenths of the table are
+/// occupied.
 const FURTHER_MAX: u8 = 15;
-/// The most sectors of a run that a listing reads at once.
+/// The most sectors of an extent that a listing reads at once.
 const LIST_SECTORS: u64 = 128;
-/// Where listings are: `.`, `..`, and then entries by their sectors.
+/// Listing positions of `.` and `..`, which precede the sectors of entries.
 const DOTS: u64 = 2;
 
-/// What a directory says of a name.
+/// The result of looking up a name in a directory.
 pub(crate) struct Found {
-    /// Its entry, and where that is.
+    /// The entry and its sector, if the name exists.
     pub(crate) entry: Option<(Sector, Entry)>,
-    /// Where an entry of this name could be put.
+    /// A free sector for an entry of this name.
     pub(crate) free: Option<Sector>,
-    /// How many windows the directory has in use then, beside the first.
+    /// The windows in use beside the first, if an entry is put at `free`.
     pub(crate) further: u8,
 }
 
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// The name and what it names.
+    /// The name and the file it refers to.
     pub entry: Entry,
-    /// Where the listing goes on behind it.
+    /// The position at which the listing continues.
     pub next: u64,
 }
 
 impl Fs {
-    /// The first sector of a window in which the entry of a name may be: window 0 is the first.
+    /// Returns the first sector of a window for a name. Window 0 is the first.
     pub(crate) fn hashed(&self, directory: &Inode, name: &[u8], window: u8) -> Sector {
         let superblock = self.superblock();
         let mut hasher = SipHasher24::new_with_key(&superblock.hash_key);
         hasher.write(name);
         if window > 0 {
-            // No name has a zero in it.
+            // A name contains no zero byte, so the suffix cannot collide with another name.
             hasher.write(&[0, window]);
         }
         let room = superblock.geometry.chunk_sectors() - WINDOW;
         Sector(directory.base + hasher.finish() % room)
     }
 
-    /// Returns true if the entry of a name can be at a sector.
+    /// Returns true if the entry of a name may lie at a sector.
     pub(crate) fn is_findable(&self, directory: &Inode, name: &[u8], at: u64) -> bool {
         (0..=directory.further).any(|window| {
             let first = self.hashed(directory, name, window).0;
@@ -67,7 +69,7 @@ impl Fs {
         })
     }
 
-    /// What a directory says of a name.
+    /// Looks up a name in a directory.
     pub(crate) async fn find(&self, directory: &Inode, name: &[u8]) -> Result<Found> {
         let mut found = Found {
             entry: None,
@@ -86,7 +88,7 @@ impl Fs {
         Ok(found)
     }
 
-    /// What one window says of a name.
+    /// Looks up a name in one window.
     async fn find_within(
         &self,
         directory: &Inode,
@@ -108,7 +110,7 @@ impl Fs {
                         found.entry = Some((Sector(sector), entry));
                     }
                     Some(_) => {}
-                    // It has gone since it was looked what is mapped.
+                    // The entry was removed after the lookup of mapped sectors.
                     None => found.free = found.free.or(Some(Sector(sector))),
                 }
             }
@@ -117,7 +119,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The entries in sectors that are mapped.
+    /// Reads the entries in mapped sectors.
     async fn entries(
         &self,
         directory: u64,
@@ -158,13 +160,15 @@ impl Fs {
         Ok(self.space().read(at, buf).await?)
     }
 
-    /// Names of a directory from where a listing is on, 0 at first; about as many as are wanted at most, and none at the
-    /// end. The first two are `.` and `..`.
+    /// Lists names of a directory from a position, which is 0 at first. Returns at most about `wanted` names, and an
+    /// empty list at the end. The first two are `.` and `..`.
     ///
-    /// What was there when it began and still is is listed once; what comes or goes meanwhile may be listed or not.
+    /// A name that exists during the whole listing is listed once. A name that is created or removed meanwhile may be
+    /// listed or not.
     ///
     /// # Errors
-    /// If it is no directory, or cannot be read.
+    ///
+    /// If the file is not a directory or cannot be read.
     pub async fn list(&self, directory: u64, from: u64, wanted: usize) -> Result<Vec<Listed>> {
         let inode = self.directory(directory).await?.inode().clone();
         let mut listed = Vec::new();
@@ -183,7 +187,7 @@ impl Fs {
         let end = inode.base + self.superblock().geometry.chunk_sectors();
         let mut at = inode.base.saturating_add(from.saturating_sub(DOTS));
         while listed.len() < wanted && at < end {
-            // Runs are short, where hashes put them: they are read all at once.
+            // Hashed entries lie in short extents, so many extents are read concurrently.
             let (mut runs, mut left) = (Vec::new(), wanted - listed.len());
             while left > 0 && at < end {
                 let Some(run) = self.space().next_mapped(at..end).await? else {
@@ -203,7 +207,7 @@ impl Fs {
         Ok(listed)
     }
 
-    /// Whether nothing is in a directory.
+    /// Returns true if a directory has no entries.
     pub(crate) async fn is_empty(&self, directory: &Inode) -> Result<bool> {
         let end = directory.base + self.superblock().geometry.chunk_sectors();
         let first = self.space().next_mapped(directory.base..end).await?;

@@ -1,4 +1,4 @@
-//! Everything a filesystem has written down, for people: and whose a sector is.
+//! Lists all structures of a filesystem in readable form, and finds the owner of a sector.
 
 use std::ops::Range;
 
@@ -10,95 +10,95 @@ use crate::format::{Entry, Inode, Kind, Orphan, Preallocation};
 use crate::fs::Fs;
 use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS};
 
-/// Sectors that are read at once.
+/// The number of sectors read at once.
 const AT_ONCE: u64 = 128;
 
-/// A structure of a filesystem, as `dump` prints it. Sectors are of the space.
+/// A structure of a filesystem, as `dump` prints it. Sectors are sectors of the space.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DumpItem {
-    /// What the filesystem says of itself.
+    /// The superblock.
     Filesystem {
-        /// Whose it is.
+        /// The volume's identity.
         volume: String,
-        /// How often it was taken up.
+        /// The number of times that the filesystem was opened.
         mounts: u64,
-        /// A chunk has two to this power of sectors.
+        /// Base-2 logarithm of the sectors of a chunk.
         chunk_bits: u8,
         /// Sectors of a slot.
         slot_sectors: u32,
-        /// How many files there may be.
+        /// The most files that the filesystem can have.
         files: u64,
     },
     /// An i-node.
     Inode {
-        /// Its number.
+        /// The i-number.
         file: u64,
-        /// Its generation.
+        /// The generation.
         generation: u64,
-        /// What kind of file it is.
+        /// The kind of file.
         of: &'static str,
         /// Permissions, in octal.
         mode: String,
         /// Flags, by the letters of `chattr`.
         flags: String,
-        /// Names.
+        /// The number of names.
         links: u32,
         /// User and group.
         owner: (u32, u32),
-        /// Bytes of data; names in a directory.
+        /// Bytes of data; in a directory, the number of names.
         size: u64,
-        /// Where data lies: `inode`, `slot`, `chunk`.
+        /// Location of the data: `inode`, `slot`, `chunk`.
         data: &'static str,
         /// Bytes of extended attributes.
         attributes: u32,
-        /// Of a directory, windows for entries beside the first.
+        /// Windows for entries beside the first, in a directory.
         further: u8,
     },
     /// An entry of a directory.
     Entry {
         /// The directory.
         directory: u64,
-        /// Where it is.
+        /// The sector of the entry.
         sector: u64,
-        /// The name, with what is not printable escaped.
+        /// The name, with non-printable characters escaped.
         name: String,
-        /// What it names.
+        /// The i-number of the named file.
         file: u64,
-        /// And of which generation.
+        /// The generation of the named file.
         generation: u64,
     },
     /// A file without a name.
     Nameless {
-        /// The file.
+        /// The i-number.
         file: u64,
     },
     /// A preallocated range.
     Preallocated {
-        /// The file.
+        /// The i-number.
         file: u64,
         /// The beginning of the range, in bytes of the file.
         at: u64,
         /// The length, in bytes.
         len: u64,
     },
-    /// A run of data.
+    /// An extent of data.
     Data {
-        /// Whose it is.
+        /// The i-number of its file.
         file: u64,
-        /// Where it begins, in bytes of the file.
+        /// The beginning of the extent, in bytes of the file.
         at: u64,
-        /// How long it is, in bytes.
+        /// The length, in bytes.
         len: u64,
     },
-    /// Something that cannot be understood.
+    /// A structure that cannot be decoded.
     Damaged {
-        /// What, and why.
+        /// The structure and the reason.
         what: String,
     },
 }
 
-/// What kind of file, in a word.
+/// Returns a word for a kind of file.
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Regular => "file",
@@ -112,11 +112,12 @@ fn word(kind: Kind) -> &'static str {
 }
 
 impl Fs {
-    /// Gives everything to `out`: the superblock, i-nodes in the order of their numbers, entries and data behind that of
-    /// each, and the marks of those without a name.
+    /// Passes all structures to `out`: the superblock; i-nodes in the order of their numbers, each followed by its
+    /// entries and data; and the orphan records.
     ///
     /// # Errors
-    /// If something cannot be read; what is damaged is told and passed over.
+    ///
+    /// If a structure cannot be read. Damaged structures are reported and skipped.
     pub async fn dump(&self, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
         let (superblock, geometry) = (self.superblock(), self.geometry());
         out(DumpItem::Filesystem {
@@ -244,7 +245,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The first of what is mapped in a range, of so many sectors at most: where it is, and its bytes.
+    /// Returns the first mapped extent in a range, limited to `most` sectors: its first sector and its bytes.
     pub(crate) async fn mapped_piece(
         &self,
         range: Range<u64>,
@@ -258,7 +259,7 @@ impl Fs {
         Ok(Some((run.start, read.to_vec())))
     }
 
-    /// Whose a run of sectors of the space is, in words.
+    /// Describes the owner of a range of sectors in words.
     pub fn describe(&self, run: Range<u64>) -> String {
         let geometry = self.geometry();
         let files = geometry.files();

@@ -1,17 +1,17 @@
-//! What is to be changed of a file's data, in any number of places, before it is.
+//! Pending changes of a file's data, in any number of ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forebay_device::{ALIGN, Buf, BufMut};
 
-/// Writes and holes of one file, the later over the earlier.
+/// Writes and holes of one file. A later edit replaces an earlier one where they overlap.
 ///
-/// Invariant: pieces do not overlap, and none is empty.
+/// Invariant: pieces do not overlap, and no piece is empty.
 #[derive(Clone, Default, Debug)]
 pub struct Edits {
     pieces: BTreeMap<u64, Piece>,
-    /// Where the furthest write ended, also if something was put over it.
+    /// The furthest end of a write, also if a later edit replaced the write.
     end: u64,
     bytes: u64,
     memory: u64,
@@ -23,12 +23,13 @@ const PIECE_BYTES: u64 = 128;
 #[derive(Clone, Debug)]
 struct Piece {
     end: u64,
-    /// None: zeroes, and no room for them.
+    /// The data; `None` for a hole, which reads as zeroes and occupies no space.
     data: Option<Buf>,
 }
 
 impl Piece {
-    /// The part of a piece that begins at `start`. It is copied where it would keep much more memory than it is long.
+    /// Returns a part of a piece that begins at `start`. Data is copied if the part would retain much more memory than
+    /// its own length.
     fn part(&self, start: u64, part: Range<u64>) -> Piece {
         let range = (part.start - start) as usize..(part.end - start) as usize;
         let data = self.data.as_ref().map(|data| {
@@ -44,7 +45,7 @@ impl Piece {
         }
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns the memory used, in bytes.
     fn memory(&self) -> u64 {
         let data = self.data.as_ref().map_or(0, Buf::held_bytes);
         data as u64 + PIECE_BYTES
@@ -52,15 +53,16 @@ impl Piece {
 }
 
 impl Edits {
-    /// Nothing yet.
+    /// Returns an empty set of edits.
     pub fn new() -> Edits {
         Edits::default()
     }
 
-    /// Data is written there. The file ends no sooner than it.
+    /// Adds a write. The file ends at the end of the write or later.
     ///
     /// # Panics
-    /// If it ends beyond what 64 bits can say.
+    ///
+    /// If the end of the write exceeds 64 bits.
     pub fn write(&mut self, offset: u64, data: Buf) {
         if data.is_empty() {
             return;
@@ -73,7 +75,8 @@ impl Edits {
         self.put(offset, Piece { end, data });
     }
 
-    /// A range becomes zeroes that take no room, as far as it is in the file then. What is preallocated of it is released.
+    /// Adds a hole: the part of the range within the file reads as zeroes and occupies no space. Preallocated ranges in
+    /// it are released.
     pub fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
         if offset < end {
@@ -114,7 +117,7 @@ impl Edits {
         }
     }
 
-    /// Takes over what others are, on top.
+    /// Adds other edits, which replace these where they overlap.
     pub fn add(&mut self, others: &Edits) {
         for (start, piece) in &others.pieces {
             self.put(*start, piece.clone());
@@ -122,32 +125,32 @@ impl Edits {
         self.end = self.end.max(others.end);
     }
 
-    /// True if there are none.
+    /// Returns true if the set of edits is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Bytes of data in them.
+    /// Returns the total bytes of data.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of memory that they take. Of a piece of data that is whole pages, twice its length at most.
+    /// Returns the memory used, in bytes. Data that consists of whole pages uses at most twice its length.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// In how many pieces they are.
+    /// Returns the number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The file ends no sooner than here.
+    /// Returns the smallest size of the file after the edits.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// From the first byte concerned to the last; nothing if there are none.
+    /// Returns the range from the first to the last byte of all pieces, or an empty range if the set of edits is empty.
     pub fn hull(&self) -> Range<u64> {
         let first = self.pieces.first_key_value();
         let last = self.pieces.last_key_value();
@@ -157,17 +160,17 @@ impl Edits {
         }
     }
 
-    /// Whether they say anything of a range.
+    /// Returns true if an edit overlaps a range.
     pub fn touch(&self, range: &Range<u64>) -> bool {
         self.within(range.clone()).next().is_some()
     }
 
-    /// All pieces in order: where, and the data or, of a hole, none.
+    /// Returns all pieces in order: the range, and the data, or `None` for a hole.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
         self.within(0..u64::MAX)
     }
 
-    /// Neighbouring pieces of a kind as one, in order: where, and whether they are data.
+    /// Returns the pieces in order, with neighbours of the same kind merged: the range, and true if it has data.
     pub(crate) fn runs(&self) -> Vec<(Range<u64>, bool)> {
         let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
         for (piece, data) in self.iter() {
@@ -181,12 +184,12 @@ impl Edits {
         runs
     }
 
-    /// Returns true if a range becomes zeroes that take no room.
+    /// Returns true if the edits include a hole.
     pub(crate) fn have_holes(&self) -> bool {
         self.iter().any(|(_, data)| data.is_none())
     }
 
-    /// The pieces that touch a range, in order.
+    /// Returns the pieces that overlap a range, in order.
     fn within(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
         let before = self.pieces.range(..range.start).next_back();
         let before = before.filter(|(_, piece)| piece.end > range.start);
@@ -197,7 +200,7 @@ impl Edits {
             .map(|(start, piece)| (*start..piece.end, piece.data.as_ref()))
     }
 
-    /// Whether they say all of a range.
+    /// Returns true if the edits cover all of a range.
     pub(crate) fn cover(&self, range: Range<u64>) -> bool {
         let mut at = range.start;
         for (piece, _) in self.within(range.clone()) {
@@ -209,7 +212,7 @@ impl Edits {
         at >= range.end
     }
 
-    /// Puts them over bytes of the file that begin at `offset`.
+    /// Applies the edits to bytes of the file that begin at `offset`.
     pub fn over(&self, offset: u64, bytes: &mut [u8]) {
         let end = offset + bytes.len() as u64;
         for (piece, data) in self.within(offset..end) {
@@ -225,7 +228,7 @@ impl Edits {
         }
     }
 
-    /// Their data in a range that holds nothing else: of one piece, without a copy.
+    /// Returns the data of a range that is fully covered by writes, without a copy if one piece covers the range.
     pub(crate) fn data(&self, range: Range<u64>) -> Buf {
         let mut pieces = self.within(range.clone());
         if let Some((piece, Some(data))) = pieces.next()

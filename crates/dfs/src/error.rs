@@ -1,81 +1,81 @@
-//! Why something could not be done.
+//! Errors of the filesystem.
 
 use forebay_device::Durability;
 use forebay_segments::FormatError;
 use forebay_vsl::SpaceError;
 
-/// How what is done is acknowledged: durable with the next flush.
+/// The durability of changes: durable with the next flush.
 pub(crate) const LATER: Durability = Durability::Flush;
 
-/// Why something could not be done to a filesystem. Nothing of it was done.
+/// An error of an operation. The operation has changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FsError {
-    /// There is no such name, or no such file any more.
+    /// The name does not exist, or the file no longer exists.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken.
+    /// The name already exists.
     #[error("the name is taken")]
     Exists,
-    /// It is no directory.
+    /// The file is not a directory.
     #[error("not a directory")]
     NotDirectory,
-    /// It is a directory.
+    /// The file is a directory.
     #[error("is a directory")]
     IsDirectory,
-    /// A directory that is to go has names in it.
+    /// A directory to be removed has entries.
     #[error("the directory is not empty")]
     NotEmpty,
     /// The name has more than 255 bytes.
     #[error("the name is longer than 255 bytes")]
     NameTooLong,
-    /// It was asked for something that cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(&'static str),
     /// The file, or the directory, is immutable or append only.
     #[error("the file is immutable or append only")]
     Protected,
-    /// There is nothing from there on.
+    /// No data follows the offset.
     #[error("there is no more data")]
     BeyondEnd,
-    /// There is no extended attribute of this name.
+    /// The extended attribute does not exist.
     #[error("no such attribute")]
     NoAttribute,
-    /// The extended attributes of a file would take more than there is for them.
+    /// The extended attributes of a file exceed their space.
     #[error("a file's extended attributes can take no more than {0} bytes in all")]
     Attributes(usize),
-    /// The file would be larger than one can be.
+    /// The file would exceed the largest possible size.
     #[error("a file can be no larger than {0} bytes")]
     TooLarge(u64),
-    /// It is more than can be done at once.
+    /// The change exceeds the limits of one batch.
     #[error(
         "{bytes} bytes in {pieces} pieces are more than can be changed at once: 67108864 bytes in 8192 pieces"
     )]
     TooMuch {
-        /// How many bytes.
+        /// Bytes of data.
         bytes: u64,
-        /// In how many pieces.
+        /// The number of pieces.
         pieces: usize,
     },
-    /// The file has as many names as one can have.
+    /// The file already has the most names possible.
     #[error("the file has as many names as one can have")]
     Links,
-    /// There are as many files as there can be.
+    /// The filesystem already has the most files possible.
     #[error("there are as many files as there can be: {0}")]
     Files(u64),
-    /// So many names have nearly the same hash that there is no room for another.
+    /// Too many names have similar hashes, so no sector is free for this name.
     #[error("the directory has no room for this name")]
     Crowded,
-    /// A file has, or all files have, as many preallocated ranges as there can be.
+    /// The file, or the filesystem, already has the most preallocated ranges possible.
     #[error("no more separate ranges can be preallocated: write zeroes instead")]
     PreallocatedRanges,
-    /// Something is not what it should be.
+    /// A structure is damaged.
     #[error("{what} of file {file} is damaged: {why}")]
     Damaged {
-        /// What.
+        /// The structure.
         what: &'static str,
         /// The file's i-number.
         file: u64,
-        /// How.
+        /// The damage.
         why: FormatError,
     },
     /// Names and i-nodes contradict each other.
@@ -83,32 +83,32 @@ pub enum FsError {
     Contradiction {
         /// The file's i-number.
         file: u64,
-        /// How.
+        /// The contradiction.
         why: &'static str,
     },
-    /// The space refuses.
+    /// An error of the space.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
-/// Why there is no filesystem to be taken up.
+/// An error when a filesystem is opened or created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The superblock is not one.
+    /// The superblock is invalid.
     #[error(transparent)]
     Superblock(#[from] FormatError),
-    /// The space is smaller than the filesystem says.
+    /// The space is smaller than the filesystem needs.
     #[error("the space has {found} sectors, and the filesystem needs {needed}")]
     Small {
-        /// What it needs.
+        /// Sectors that the filesystem needs.
         needed: u64,
-        /// What there is.
+        /// Sectors of the space.
         found: u64,
     },
-    /// There is something else in the space.
+    /// The space contains other data.
     #[error("the space is not empty")]
     NotEmpty,
-    /// There can be no such filesystem.
+    /// The geometry is impossible.
     #[error(
         "there can be no filesystem with chunks of 2^{chunk_bits} sectors and slots of {slot_sectors}"
     )]
@@ -121,10 +121,10 @@ pub enum OpenError {
     /// The root directory is missing or damaged.
     #[error("the root directory: {0}")]
     Root(FsError),
-    /// The space refuses.
+    /// An error of the space.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
-/// What comes of an operation.
+/// The result of an operation.
 pub type Result<T> = std::result::Result<T, FsError>;

@@ -1,4 +1,4 @@
-//! How much of a file there is: its size, its holes.
+//! Size, holes and space of a file.
 
 use std::ops::Range;
 
@@ -11,19 +11,22 @@ use crate::error::{FsError, Result};
 use crate::format::{Inode, Kind};
 use crate::fs::Fs;
 
-/// What is done to a range of a file.
+/// An operation on a range of a file (`fallocate`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
-    /// Space is preallocated for it, in blocks of 4 KiB or more: writes there are not refused for lack of space. The file ends no sooner than it, unless its size is kept.
+    /// Preallocates space for the range, in blocks of at least 4 KiB: later writes there do not fail for lack of space.
+    /// The file is extended to the end of the range unless `keep_size` is set.
     Reserve {
-        /// Whether the size is kept.
+        /// Keeps the size of the file.
         keep_size: bool,
     },
-    /// It reads as zeroes and takes no room. What was preallocated of it is released. The size is kept.
+    /// Makes the range a hole: it reads as zeroes and occupies no space. Preallocated space in it is released. The size
+    /// is kept.
     Punch,
-    /// It reads as zeroes, and space is preallocated for it. The file ends no sooner than it, unless its size is kept.
+    /// Zeroes the range and preallocates space for it. The file is extended to the end of the range unless `keep_size`
+    /// is set.
     Zero {
-        /// Whether the size is kept.
+        /// Keeps the size of the file.
         keep_size: bool,
     },
 }
@@ -38,10 +41,11 @@ impl Fallocate {
 }
 
 impl Fs {
-    /// Changes what is known of a file: all at once.
+    /// Changes attributes of a file atomically.
     ///
     /// # Errors
-    /// If it is to have a size and has no data, or would be too large, or there is no room.
+    ///
+    /// If a size is set and the file has no data or would be too large, or if the space is full.
     pub async fn set(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
         let decided = *new;
         let decide = |inode: &Inode, _: &mut Vec<(Vec<u8>, Vec<u8>)>| {
@@ -50,11 +54,13 @@ impl Fs {
         self.alter(file, new.size, None, decide).await
     }
 
-    /// Changes what is known of a file as `decide` says, all at once. It is given the i-node as it is, and with `Some` the extended
-    /// attributes, of which it may change names and values. With a `size`, the file gets that, too.
+    /// Changes attributes of a file atomically, as `decide` returns. `decide` gets the present i-node and, if
+    /// `attributes` is `Some`, the extended attributes, whose names and values it may change. With a `size`, the file
+    /// is also resized.
     ///
     /// # Errors
-    /// As [`Fs::set`]; if the extended attributes are too large, or what `decide` says.
+    ///
+    /// As [`Fs::set`]; if the extended attributes are too large; or any error of `decide`.
     pub async fn alter(
         &self,
         file: u64,
@@ -111,7 +117,7 @@ impl Fs {
         Ok(inode)
     }
 
-    /// What is to be held so that a file may come to have a size.
+    /// Returns the bytes to hold while a file is resized.
     fn to_resize(&self, inode: &Inode, size: u64) -> Range<u64> {
         let tail = size.min(inode.size)..size;
         match size {
@@ -122,7 +128,7 @@ impl Fs {
         }
     }
 
-    /// Cuts a file off.
+    /// Truncates a file.
     async fn shrink(&self, change: &mut Change<'_>, inode: &mut Inode, size: u64) -> Result<()> {
         if inode.is_inline() {
             inode.inline.truncate(size as usize);
@@ -139,7 +145,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes zeroes to a part of a sector, if it is mapped, of a file whose data is then at another base perhaps.
+    /// Writes zeroes to a part of a sector, if the sector is mapped. `base` is the location of the file's data after
+    /// the change.
     async fn zero_part(
         &self,
         change: &mut Change<'_>,
@@ -159,10 +166,11 @@ impl Fs {
         Ok(())
     }
 
-    /// Does something to a range of a file, all at once.
+    /// Applies `what` to a range of a file atomically.
     ///
     /// # Errors
-    /// If it has no data, would be too large, or there is no room.
+    ///
+    /// If the file has no data or would be too large, or if the space is full.
     pub async fn fallocate(&self, file: u64, offset: u64, len: u64, what: Fallocate) -> Result<()> {
         if len == 0 {
             return Err(FsError::Invalid("nothing of a file"));
@@ -182,7 +190,8 @@ impl Fs {
         let size = held.inode.size;
         let zeroed = match what {
             Fallocate::Reserve { .. } => 0..0,
-            // The last sector goes if its bytes behind the end of the file go, too.
+            // If the range reaches the end of the file, the last sector is unmapped too, also if the file ends within
+            // it.
             _ if bytes.end >= round_up(size, SECTOR_BYTES) && !held.inode.is_inline() => {
                 bytes.start..round_up(size, SECTOR_BYTES)
             }
@@ -215,7 +224,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Bytes of a file's sectors are to read as zeroes, where its data is then. Sectors of which all bytes are to are unmapped.
+    /// Makes bytes of a file read as zeroes; `base` is the location of its data after the change. Fully covered sectors
+    /// are unmapped.
     async fn zero(
         &self,
         change: &mut Change<'_>,
@@ -226,7 +236,7 @@ impl Fs {
         let first = round_up(bytes.start, SECTOR_BYTES);
         let last = round_down(bytes.end, SECTOR_BYTES);
         if first > last {
-            // Within one sector.
+            // The range lies within one sector.
             return self.zero_part(change, inode, base, bytes).await;
         }
         self.zero_part(change, inode, base, bytes.start..first)
@@ -240,10 +250,11 @@ impl Fs {
         self.zero_part(change, inode, base, last..bytes.end).await
     }
 
-    /// Where the next data is, or the next hole, from an offset on. Behind the last data is a hole, where the file ends.
+    /// Returns the offset of the next data or the next hole, from an offset on. The end of the file counts as a hole.
     ///
     /// # Errors
-    /// If the offset is behind the end, or there is no more data, or it cannot be read.
+    ///
+    /// If the offset is behind the end, if no more data follows, or if the file cannot be read.
     pub async fn seek(&self, file: u64, offset: u64, hole: bool) -> Result<u64> {
         let file = self.file(file).await?;
         let found = self.look_into(&file, async |inode| {
@@ -281,16 +292,18 @@ impl Fs {
         }
     }
 
-    /// How many sectors a file takes, beside its i-node; preallocated ones count.
+    /// Returns the number of sectors that a file occupies beside its i-node, including preallocated sectors.
     ///
     /// # Errors
-    /// If it cannot be read.
+    ///
+    /// If the file cannot be read.
     pub async fn sectors(&self, file: u64) -> Result<u64> {
         let file = self.file(file).await?;
         let inode = file.inode().clone();
         let attributes = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
         if inode.kind == Kind::Directory {
-            // A sector for each name. To count them would take as long as to list them.
+            // A directory has a sector for each name. To count the mapped sectors would take as long as to list the
+            // directory.
             return Ok(attributes + inode.size);
         }
         let beside = attributes + self.0.preallocations.unmapped(inode.file);
@@ -308,7 +321,7 @@ impl Fs {
     }
 }
 
-/// The sectors that have some of these bytes.
+/// Returns the sectors that contain a range of bytes.
 fn sectors_of(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Files that are known: their i-nodes in memory, and who may change what.
+//! Files known in memory: their i-nodes, and the locks for changes.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,34 +9,34 @@ use forebay_rt::{Lock, RangeLock};
 use crate::counted::Counted;
 use crate::format::{Inode, Time};
 
-/// Files that nobody uses are kept in memory up to this number.
+/// The most unused files that are kept in memory.
 pub(crate) const IDLE_MAX: usize = 1 << 14;
-/// So many leave memory together: who reads an i-node meanwhile has to read it again.
+/// The number of files dropped from memory together. A client that is reading an i-node meanwhile must read it again.
 const AT_ONCE: usize = 1 << 10;
 
-/// A file that is known.
+/// A file known in memory.
 pub(crate) struct File {
     inode: RefCell<Inode>,
-    /// Held by who changes the i-node, or names of it: until what says so is in the space.
+    /// Held by an operation that changes the i-node or names of the file, until the change is in the space.
     pub(crate) lock: Rc<Lock>,
-    /// Held by who changes data, for the bytes concerned. It is taken before `lock`.
+    /// Held by an operation that changes data, for the bytes concerned. It is locked before `lock`.
     pub(crate) ranges: Rc<RangeLock>,
-    /// How many use it: it stays as long as somebody does, without a name too.
+    /// The number of uses. A file in use is kept, also without a name.
     pub(crate) users: Cell<u64>,
-    /// It is being removed.
+    /// True while the file is being removed.
     pub(crate) is_going: Cell<bool>,
-    /// Its i-node is newer in memory than in the space: times.
+    /// True if the i-node in memory has newer times than in the space.
     is_newer: Cell<bool>,
-    /// How often it was noted that data was read, and that it was changed.
+    /// The number of accesses and of changes that were noted.
     notes: Cell<Seen>,
     moves: Cell<u64>,
-    /// Data is about to lie elsewhere, or to be gone, in the space: in memory it is said afterwards.
+    /// True while the data moves or is removed in the space: memory is updated afterwards.
     is_moving: Cell<bool>,
-    /// How many sectors of data are mapped, of a file with a chunk.
+    /// The number of mapped data sectors, for a file with a chunk.
     pub(crate) counted: Counted,
 }
 
-/// What had been noted of a file when its i-node was looked at.
+/// The number of noted events when a file's i-node was copied.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
     accesses: u64,
@@ -67,17 +67,18 @@ impl File {
         self.inode.borrow()
     }
 
-    /// Grows when data has begun to lie elsewhere, or is gone.
+    /// Returns a counter that grows whenever data has moved or was removed.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.get()
     }
 
-    /// The i-node may say of data what is not so any more in the space. Whoever makes it so holds the lock until it is.
+    /// Returns true if the i-node in memory may describe a location of data that is no longer valid in the space. The
+    /// operation that moves the data holds the lock until memory is updated.
     pub(crate) fn is_moving(&self) -> bool {
         self.is_moving.get()
     }
 
-    /// Data is about to lie, and to end, as an i-node says.
+    /// Marks the file as moving if the i-node `to` changes the location or reduces the size.
     pub(crate) fn begin_moving(&self, to: &Inode) {
         self.is_moving.set(moves(&self.inode.borrow(), to));
     }
@@ -94,7 +95,8 @@ impl File {
         self.notes.get()
     }
 
-    /// The i-node in the space is this now, which was made of what was `seen`. What was noted since is still to be written.
+    /// Sets the i-node that is now in the space. It was derived from the state at `seen`. Times noted since then are
+    /// kept, to be written later.
     pub(crate) fn set(&self, mut inode: Inode, seen: Seen) {
         let mut now = self.inode.borrow_mut();
         if moves(&now, &inode) {
@@ -112,7 +114,7 @@ impl File {
         *now = inode;
     }
 
-    /// Data was read; that is written to the space later.
+    /// Records that data was read. The time is written to the space later.
     pub(crate) fn note_access(&self, now: Time) {
         self.inode.borrow_mut().accessed = now;
         let mut notes = self.notes.get();
@@ -121,7 +123,7 @@ impl File {
         self.is_newer.set(true);
     }
 
-    /// Data was changed where it is; times are written to the space later.
+    /// Records that data was changed in place. The times are written to the space later.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Inode)) {
         change(&mut self.inode.borrow_mut());
         let mut notes = self.notes.get();
@@ -135,18 +137,19 @@ impl File {
     }
 }
 
-/// Whether who reads data as one i-node says may find something else where another counts.
+/// Returns true if data read according to `from` may be wrong once `to` is valid.
 fn moves(from: &Inode, to: &Inode) -> bool {
     from.base != to.base || to.size < from.size
 }
 
-/// All that are known, by i-number.
+/// All files known in memory, by i-number.
 #[derive(Default)]
 pub(crate) struct Files {
     known: BTreeMap<u64, Rc<File>>,
-    /// All that nobody uses, the longest idle first. Some are used again since, or gone, or here twice.
+    /// Unused files, those idle for the longest time first. An entry may be stale: its file may be in use again or
+    /// removed, or may be listed twice.
     idle: VecDeque<u64>,
-    /// How often some were forgotten: what was read of the space before may be old.
+    /// The number of times that files were dropped: i-nodes read from the space before may be outdated.
     forgotten: u64,
 }
 
@@ -155,7 +158,7 @@ impl Files {
         self.known.get(&file).map(Rc::clone)
     }
 
-    /// It is known now; who made it known meanwhile is right.
+    /// Adds a file and returns it. If the file is already known, the known file is returned instead.
     pub(crate) fn insert(&mut self, inode: Inode) -> Rc<File> {
         let number = inode.file;
         if let Some(known) = self.known.get(&number) {
@@ -167,7 +170,7 @@ impl Files {
         file
     }
 
-    /// Nobody uses a file now. If too many are idle, some leave memory.
+    /// Records that a file is unused. If too many files are idle, some are dropped from memory.
     pub(crate) fn note_idle(&mut self, file: u64) {
         if self.idle.len() >= IDLE_MAX {
             self.forget_some();
@@ -184,7 +187,7 @@ impl Files {
                 continue;
             };
             if file.users.get() > 0 {
-                // It comes here again when it is no longer used.
+                // The file is added again when its last use ends.
                 continue;
             }
             if Rc::strong_count(file) > 1 || file.is_newer.get() {
@@ -201,12 +204,13 @@ impl Files {
         self.forgotten += 1;
     }
 
-    /// Half as many are idle as may be: those that come now are not to wait in memory for anything.
+    /// Returns true if the list of idle files is more than half full. Then newly idle files should not stay in memory
+    /// for a pending write.
     pub(crate) fn are_many(&self) -> bool {
         self.idle.len() > IDLE_MAX / 2
     }
 
-    /// How many are in memory.
+    /// Returns the number of files in memory.
     #[cfg(test)]
     pub(crate) fn known(&self) -> usize {
         self.known.len()
@@ -216,13 +220,13 @@ impl Files {
         self.forgotten
     }
 
-    /// Those that somebody uses.
+    /// Returns the files in use.
     pub(crate) fn used(&self) -> Vec<Rc<File>> {
         let used = self.known.values().filter(|file| file.users.get() > 0);
         used.map(Rc::clone).collect()
     }
 
-    /// Those whose i-nodes are newer in memory.
+    /// Returns the files whose i-nodes are newer in memory.
     pub(crate) fn newer(&self) -> Vec<Rc<File>> {
         let newer = self.known.values().filter(|file| file.is_newer.get());
         newer.map(Rc::clone).collect()

@@ -1,4 +1,4 @@
-//! Flags of files: which are set, and setting them.
+//! Flags of files: reading and setting them.
 
 use crate::data::ALL;
 use crate::error::{FsError, Result};
@@ -7,16 +7,18 @@ use crate::fs::Fs;
 use crate::protect::unless;
 
 impl Fs {
-    /// The flags of a file that is in use; none of another.
+    /// Returns the flags of a file in memory, or no flags for any other file.
     pub fn flags(&self, file: u64) -> FileFlags {
         let known = self.0.files.borrow().get(file);
         known.map_or(FileFlags::default(), |file| file.inode().flags)
     }
 
-    /// Gives a file the flags that `decide` returns. Writes that were begun before are done before.
+    /// Sets the flags that `decide` returns. Writes that began earlier are completed first.
     ///
     /// # Errors
-    /// If the file stays immutable and its other flags would change, its kind cannot have the flags, or what `decide` says.
+    ///
+    /// If the file stays immutable and its other flags would change, if its kind cannot have the flags, or any error of
+    /// `decide`.
     pub async fn set_flags(
         &self,
         file: u64,

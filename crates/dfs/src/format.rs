@@ -1,7 +1,7 @@
-//! The bytes of the filesystem's structures. `docs/format/dfs.md` is the same in prose and tables.
+//! The encoding of the filesystem's structures. `docs/format/dfs.md` describes it in prose and tables.
 //!
-//! What the layer below guards with checksums has another here: it tells a structure from one of another kind, or of
-//! another place, should the filesystem ever be wrong about where things are.
+//! The layer below already protects these bytes with checksums. The checksum here also distinguishes a structure from a
+//! structure of another kind or location, in case the filesystem ever reads the wrong sector.
 
 pub(crate) mod attributes;
 mod entry;
@@ -25,7 +25,7 @@ pub use superblock::Superblock;
 
 use forebay_units::SECTOR_BYTES;
 
-/// A sector's worth of bytes.
+/// The bytes of one sector.
 pub(crate) type Block = [u8; SECTOR_BYTES as usize];
 
 const CRC_AT: usize = 4;
@@ -35,7 +35,7 @@ fn crc_of(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &[0; 4]), &block[CRC_AT + 4..])
 }
 
-/// Fills a structure of one sector up with zeroes, and sets its checksum.
+/// Pads a structure to one sector with zeroes, and sets its checksum.
 fn finish(mut bytes: Vec<u8>) -> Block {
     bytes.resize(SECTOR_BYTES as usize, 0);
     let crc = crc_of(&bytes);
@@ -43,7 +43,7 @@ fn finish(mut bytes: Vec<u8>) -> Block {
     bytes.try_into().expect("it fits a sector")
 }
 
-/// What is behind magic and checksum, if both are right.
+/// Checks magic and checksum, and returns a reader of the content.
 fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 4],

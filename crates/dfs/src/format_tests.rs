@@ -171,14 +171,14 @@ fn records_of_preallocated_ranges_are_as_long_as_they_must_be() {
         let mut bytes = record.encode();
         assert_eq!(bytes.len(), sectors * 512);
         assert_eq!(Preallocation::decode(&bytes), Ok(Some(record.clone())));
-        // Behind a record there may be what a longer one had there.
+        // The sectors may still contain the end of a longer, earlier record.
         bytes.resize(16 * 512, 7);
         assert_eq!(Preallocation::decode(&bytes), Ok(Some(record)));
         bytes[33] ^= 1;
         assert!(Preallocation::decode(&bytes).is_err());
     }
     assert_eq!(Preallocation::decode(&[0; 8192]), Ok(None));
-    // Out of order, or none.
+    // Unsorted ranges, touching ranges, and no ranges.
     for ranges in [&[5..6, 1..2][..], &[1..3, 3..5], &[]] {
         let mut bytes = preallocation(&[1..2, 5..6]).encode();
         bytes[24] = ranges.len() as u8;

@@ -1,4 +1,4 @@
-//! A filesystem in use: taking it up, and what all operations need.
+//! A filesystem in use: creating, opening, and the common parts of all operations.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -19,34 +19,36 @@ use crate::geometry::{Geometry, ROOT};
 use crate::preallocated::Preallocations;
 use crate::recent::Recent;
 
-/// Generations of files that are made while the filesystem is in use begin with how often it was taken up, in the bits above.
+/// Position of the number of mounts in a generation: files made after a mount have generations that begin with its
+/// number.
 const GENERATION_BITS: u32 = 40;
 const SUPERBLOCK_SECTORS: u64 = 8;
-/// Leaves of the space's map in which files are counted in one go.
+/// Leaves of the space's map in which files are counted at a time.
 const LEAVES_COUNTED: usize = 16;
 
-/// Says what time it is.
+/// Returns the present time.
 pub type Clock = Rc<dyn Fn() -> Time>;
 
-/// How a filesystem is to be made.
+/// Parameters of a new filesystem.
 #[derive(Clone, Debug)]
 pub struct Making {
-    /// Whose it is.
+    /// The volume's identity.
     pub volume: VolumeId,
-    /// How the space is divided.
+    /// The division of the space.
     pub geometry: Geometry,
-    /// A key for the hash of names: something that nobody can guess.
+    /// A key for the hash of names. It must be unpredictable.
     pub hash_key: [u8; 16],
-    /// Whose the root directory is: user and group.
+    /// The user and the group that own the root directory.
     pub owner: (u32, u32),
-    /// And its permissions.
+    /// The permissions of the root directory.
     pub permissions: u16,
 }
 
-/// A filesystem in use. Clones are the same one.
+/// A filesystem in use. Clones refer to the same filesystem.
 ///
-/// Files are known by i-numbers. Whoever got one by [`Fs::look_up`], or by making the file, uses it until [`Fs::forget`]; and
-/// uses it as long as anything is done with it. Operations are to be awaited to their end.
+/// Files are identified by i-numbers. A caller that got a number by [`Fs::look_up`], or by making the file, uses the
+/// file until [`Fs::forget`], and must call other operations on it only before then. The future of an operation must
+/// not be dropped before it completes.
 #[derive(Clone)]
 pub struct Fs(pub(crate) Rc<Inner>);
 
@@ -58,34 +60,35 @@ pub(crate) struct Inner {
     pub(crate) recent: Recent,
     pub(crate) preallocations: Preallocations,
     pub(crate) census: Census,
-    /// Held while a directory goes from one directory to another.
+    /// Held while a directory moves to another parent.
     pub(crate) moving: Rc<Lock>,
-    /// Where a number for a new file is looked for.
+    /// The i-number at which the search for a free number begins.
     cursor: Cell<u64>,
     /// Numbers of files that are being made.
     taken: RefCell<BTreeSet<u64>>,
     generation: Cell<u64>,
-    /// Which accesses are noted: of directories behind those of all other files.
+    /// Rules for recording accesses: of files other than directories, then of directories.
     pub(crate) access_times: Cell<(AccessTimes, AccessTimes)>,
 }
 
-/// How much room there is.
+/// Capacity of a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Bytes that can be in use.
+    /// Usable bytes.
     pub bytes: u64,
-    /// Of those, such that are not, nor preallocated.
+    /// Bytes that are neither in use nor preallocated.
     pub free: u64,
-    /// Files that there may be.
+    /// The most files.
     pub files: u64,
-    /// Files that there are, as far as they were counted ([`Fs::count_files`]).
+    /// Files that exist, as far as they were counted ([`Fs::count_files`]).
     pub used_files: u64,
 }
 
-/// Makes a filesystem in a space in which nothing is.
+/// Creates a filesystem in an empty space.
 ///
 /// # Errors
-/// If it does not fit, something is there, or the space refuses.
+///
+/// If the filesystem does not fit, the space is not empty, or the space fails.
 pub async fn create(
     space: &Space,
     making: &Making,
@@ -135,10 +138,11 @@ fn fits(space: &Space, geometry: Geometry) -> std::result::Result<(), OpenError>
     Ok(())
 }
 
-/// Takes a filesystem up.
+/// Opens a filesystem.
 ///
 /// # Errors
-/// If there is none, it is damaged, or the space refuses.
+///
+/// If the filesystem is missing or damaged, or the space fails.
 pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
     let mut superblock = read_superblock(&space).await?;
     superblock.mounts += 1;
@@ -152,20 +156,22 @@ pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
     Ok(fs)
 }
 
-/// A filesystem to be looked at as it was left: with the files that a crash left without a name. Nothing may be changed
-/// in it.
+/// Opens a filesystem for reading in the state in which it was left, including files that a crash left without a name.
+/// Nothing may be changed in it.
 ///
 /// # Errors
-/// If there is none, it is damaged, or the space refuses.
+///
+/// If the filesystem is missing or damaged, or the space fails.
 pub async fn look(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
     let superblock = read_superblock(&space).await?;
     take_up(space, superblock, clock).await
 }
 
-/// The superblock of the filesystem in a space.
+/// Reads the superblock of the filesystem in a space.
 ///
 /// # Errors
-/// If there is none, it is damaged, does not fit the space, or the space refuses.
+///
+/// If the superblock is missing or damaged or does not fit the space, or the space fails.
 pub async fn read_superblock(space: &Space) -> std::result::Result<Superblock, OpenError> {
     let buf = BufMut::to_fill((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
     let read = space.read(Sector(0), buf).await?;
@@ -180,7 +186,7 @@ async fn take_up(
     clock: Clock,
 ) -> std::result::Result<Fs, OpenError> {
     let mounts = superblock.mounts;
-    // Far from where the last one began: numbers are free there, and it need not be gone over what is taken.
+    // The search begins far from its beginning at the last mount, so that it does not pass over the numbers taken then.
     let begin = mounts.wrapping_mul(0x9e37_79b9_7f4a_7c15) % superblock.geometry.files();
     let fs = Fs(Rc::new(Inner {
         space,
@@ -202,12 +208,12 @@ async fn take_up(
 }
 
 impl Fs {
-    /// The space below.
+    /// Returns the space below.
     pub fn space(&self) -> &Space {
         &self.0.space
     }
 
-    /// What the filesystem says of itself.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.0.superblock
     }
@@ -216,12 +222,12 @@ impl Fs {
         self.0.superblock.geometry
     }
 
-    /// What time it is here.
+    /// Returns the present time of the filesystem's clock.
     pub fn time(&self) -> Time {
         (self.0.clock)()
     }
 
-    /// How much room there is.
+    /// Returns capacity and free space.
     pub fn room(&self) -> Room {
         let capacity = self.space().capacity();
         Room {
@@ -234,9 +240,10 @@ impl Fs {
         }
     }
 
-    /// Counts some more files. Returns true if all are counted.
+    /// Counts some more files. Returns true if all files are counted.
     ///
     /// # Errors
+    ///
     /// If the space's map cannot be read.
     pub async fn count_files(&self) -> Result<bool> {
         let (census, geometry) = (&self.0.census, self.geometry());
@@ -252,10 +259,11 @@ impl Fs {
         Ok(false)
     }
 
-    /// The file of this number.
+    /// Returns the file with an i-number.
     ///
     /// # Errors
-    /// If there is none, or its i-node cannot be read.
+    ///
+    /// If the file is missing, or its i-node cannot be read.
     pub(crate) async fn file(&self, number: u64) -> Result<Rc<File>> {
         loop {
             let (known, forgotten) = {
@@ -270,14 +278,15 @@ impl Fs {
             if let Some(known) = files.get(number) {
                 return Ok(known);
             }
-            // It may have become known meanwhile, have changed, and be forgotten again: then what was read is old.
+            // If files were dropped from memory meanwhile, this file may have been known, changed and dropped: the
+            // i-node that was read may be outdated.
             if files.forgotten() == forgotten {
                 return Ok(files.insert(stored.ok_or(FsError::NotFound)?));
             }
         }
     }
 
-    /// The i-node in the space.
+    /// Reads an i-node from the space.
     pub(crate) async fn stored(&self, number: u64) -> Result<Option<Inode>> {
         if number == 0 || number >= self.geometry().files() {
             return Ok(None);
@@ -286,7 +295,7 @@ impl Fs {
         self.inode_in(number, &read)
     }
 
-    /// The i-node of this number in a sector.
+    /// Decodes the i-node of a file from its sector.
     pub(crate) fn inode_in(&self, number: u64, sector: &[u8]) -> Result<Option<Inode>> {
         let damaged = |why| FsError::Damaged {
             what: "the i-node",
@@ -324,10 +333,11 @@ impl Fs {
         Ok(Some(inode))
     }
 
-    /// The directory of this number.
+    /// Returns the directory with an i-number.
     ///
     /// # Errors
-    /// If there is none, or it is none.
+    ///
+    /// `NotFound`, or `NotDirectory`.
     pub(crate) async fn directory(&self, number: u64) -> Result<Rc<File>> {
         let file = self.file(number).await?;
         let kind = file.inode().kind;
@@ -337,7 +347,7 @@ impl Fs {
         }
     }
 
-    /// Locks files, in the order of their numbers, each once.
+    /// Locks files in the order of their numbers, each once.
     pub(crate) async fn lock_all<'a>(
         &self,
         files: impl IntoIterator<Item = &'a Rc<File>>,
@@ -352,7 +362,8 @@ impl Fs {
         guards
     }
 
-    /// A number that no file has, and a generation. Nobody else gets it before [`Number`] is dropped.
+    /// Reserves a free number, and a generation, for a new file. The number is reserved until the [`Number`] is
+    /// dropped.
     pub(crate) async fn number(&self) -> Result<Number> {
         let inner = &self.0;
         let files = self.geometry().files();
@@ -368,7 +379,8 @@ impl Fs {
             }
             let run = self.space().next_mapped(first + at..first + files).await?;
             let used = run.map_or(files..files, |run| run.start - first..run.end - first);
-            // One that is known and has no i-node is just being removed: it is not to be taken for what comes after it.
+            // A known file without an i-node in the space is being removed. Its number must not be reused yet, or the
+            // new file would be confused with it.
             let is_free = |n: &u64| {
                 !inner.taken.borrow().contains(n) && inner.files.borrow().get(*n).is_none()
             };
@@ -393,7 +405,7 @@ impl Fs {
     }
 }
 
-/// The number of a file that is being made.
+/// The reserved number of a file that is being made.
 pub(crate) struct Number {
     fs: Fs,
     pub(crate) number: u64,

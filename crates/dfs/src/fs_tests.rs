@@ -8,7 +8,7 @@ use futures_util::future::join;
 use super::*;
 use crate::names::New;
 
-/// Files of which there may be the fewest, 4 million.
+/// The geometry with the fewest files, 4 million.
 const GEOMETRY: Geometry = Geometry {
     chunk_bits: 40,
     slot_sectors: 8,
@@ -65,7 +65,7 @@ async fn make_in(fs: &Fs, directory: u64, name: &[u8]) -> Result<Inode> {
 fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
     run(|fs| async move {
         let files = GEOMETRY.files();
-        // All but three have their numbers from others.
+        // Reserves all numbers but three.
         let others = (ROOT + 1..files).filter(|n| ![2, 1000, files - 1].contains(n));
         fs.0.taken.borrow_mut().extend(others);
         let mut made = Vec::new();
@@ -84,12 +84,12 @@ fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
     });
 }
 
-/// Found by reading: the number was free in the space when in memory it was still that of the file that went. The new file
-/// was taken for that one, and nobody who looked for it found it.
+/// Found by reading: a number was free in the space while memory still held the removed file. The new file was confused
+/// with the removed one, and lookups did not find it.
 #[test]
 fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
     run(|fs| async move {
-        // Another directory, so that neither waits for the other's.
+        // Another directory, so that the two operations do not wait for each other's lock.
         let new = New::of(Kind::Directory, 0o755);
         let other = fs.make(ROOT, b"other", &new).await.expect("made").file;
         for round in 0..1000 {
@@ -112,7 +112,7 @@ fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
     });
 }
 
-/// Found by review: what stayed in memory was up to twice as many as had been in use at a time.
+/// Found by review: up to twice as many files stayed in memory as were ever in use at a time.
 #[test]
 fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
     use crate::files::IDLE_MAX;
@@ -132,7 +132,7 @@ fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
             fs.forget(*file, 1).await.expect("forgotten");
         }
         assert!(known() <= IDLE_MAX + 1, "{}", known());
-        // Those that come again, and those whose times are newer in memory, are counted with the others.
+        // The limit includes files that are used again, and files whose times are newer in memory.
         for file in &used {
             fs.look_at(*file).await.expect("there");
             fs.note_read(*file);
@@ -175,7 +175,7 @@ fn what_changes_no_data_does_not_have_the_sectors_of_a_file_counted_anew() {
     });
 }
 
-/// So many names whose entries are all to be in the same few sectors of a directory.
+/// Returns `count` names whose entries all hash to nearby sectors of a directory.
 fn crowd(fs: &Fs, directory: &Inode, count: usize) -> Vec<Vec<u8>> {
     let mut groups: std::collections::BTreeMap<u64, Vec<Vec<u8>>> = Default::default();
     for n in 0_u64.. {
@@ -206,7 +206,7 @@ fn names_of_nearly_the_same_hash_all_find_a_place() {
         }
         let further = fs.inode(ROOT).await.expect("there").further;
         assert!((1..=3).contains(&further), "{further}");
-        // Each is found again wherever its entry is, also when others have gone.
+        // Each name is found in any window, also after other names were removed.
         for name in &names[..10] {
             fs.unlink(ROOT, name).await.expect("its name goes");
         }

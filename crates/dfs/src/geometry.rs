@@ -1,30 +1,31 @@
-//! Where everything is: by arithmetic, from the number of a file (an i-number).
+//! Locations of all structures, computed from the number of a file (an i-number).
 //!
-//! The space is so large, and what is not mapped costs nothing, that each file has a place of its own for everything it
-//! may ever have: nothing is allocated. N is how many files there may be.
+//! The space is very large, and unmapped sectors cost nothing. So each file has fixed places for all of its possible
+//! structures, and nothing is allocated. N is the most files that the filesystem can have.
 //!
-//! | sectors | of each file | what |
+//! | sectors | of each file | content |
 //! |---|---:|---|
 //! | 0 | | the superblock |
-//! | N to 2N | 1 | its i-node |
-//! | 2N to 3N | 1 | a mark, if it has no name and is still in use |
-//! | 16N to 32N | 16 | its preallocated ranges |
-//! | 32N to 64N | 32 | its extended attributes |
-//! | 64N on | a slot | its data, as long as that fits there |
-//! | then, from a multiple of a chunk on | a chunk | its data, if it is larger; the entries of a directory |
+//! | N to 2N | 1 | the i-node |
+//! | 2N to 3N | 1 | the orphan record, if the file has no name and is still in use |
+//! | 16N to 32N | 16 | the record of preallocated ranges |
+//! | 32N to 64N | 32 | the extended attributes |
+//! | 64N on | a slot | the data, if it fits |
+//! | then, from a multiple of a chunk on | a chunk | larger data; the entries of a directory |
 //!
-//! (Josephson and others, "DFS: A File System for Virtualized Flash Storage", FAST 2010: i-nodes in the first chunk, one
-//! chunk for a large file, several small files in another. There chunks and places in them are allocated.)
+//! (Josephson and others, "DFS: A File System for Virtualized Flash Storage", FAST 2010: i-nodes in the first chunk,
+//! one chunk for a large file, several small files in another. In that system, chunks and locations within them are
+//! allocated.)
 
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::format::Inode;
 
-/// The i-number of the root directory. No file has 0.
+/// The i-number of the root directory. No file has number 0.
 pub const ROOT: u64 = 1;
-/// The fewest and the most bits of a sector's number within a chunk: chunks of 512 MiB to 512 TiB.
+/// The valid sizes of a chunk, as the number of bits of a sector's number within the chunk: 512 MiB to 512 TiB.
 pub(crate) const CHUNK_BITS: std::ops::RangeInclusive<u8> = 20..=40;
-/// The smallest and the largest slot, in sectors: 4 KiB to 1 MiB.
+/// The valid sizes of a slot, in sectors: 4 KiB to 1 MiB.
 pub(crate) const SLOT_SECTORS: std::ops::RangeInclusive<u32> = 8..=2048;
 /// Sectors for the record of a file's preallocated ranges.
 pub(crate) const PREALLOCATION_SECTORS: u64 = 16;
@@ -32,19 +33,19 @@ pub(crate) const PREALLOCATION_SECTORS: u64 = 16;
 pub(crate) const ATTRIBUTE_SECTORS: u64 = 32;
 /// The most bytes that a file's extended attributes take.
 pub(crate) const ATTRIBUTE_BYTES: usize = (ATTRIBUTE_SECTORS * SECTOR_BYTES) as usize;
-/// Chunks and files together take so many bits.
+/// The sum of the bits of an i-number and of a sector's number within a chunk.
 const FILE_BITS: u8 = 62;
 
-/// How the space is divided.
+/// The division of the space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// A chunk is two to this many sectors: the largest file.
+    /// Base-2 logarithm of the sectors of a chunk, which is the size of the largest file.
     pub chunk_bits: u8,
-    /// Sectors of a slot, a power of two: files up to this size share a part of the space.
+    /// Sectors of a slot, a power of two. The data of a file up to this size lies in its slot.
     pub slot_sectors: u32,
 }
 
-/// A sector that is a file's, for data.
+/// A sector for the data of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DataSector {
     /// The file's i-number.
@@ -56,7 +57,7 @@ pub(crate) struct DataSector {
 }
 
 impl Default for Geometry {
-    /// Files of up to 16 TiB, 134 million of them; slots of 32 KiB.
+    /// Up to 134 million files of up to 16 TiB, with slots of 32 KiB.
     fn default() -> Geometry {
         Geometry {
             chunk_bits: 35,
@@ -66,54 +67,54 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Whether there can be such a filesystem.
+    /// Returns true if a filesystem can have this geometry.
     pub fn is_possible(&self) -> bool {
         CHUNK_BITS.contains(&self.chunk_bits)
             && SLOT_SECTORS.contains(&self.slot_sectors)
             && self.slot_sectors.is_power_of_two()
     }
 
-    /// Files that there may be, N: their numbers are less.
+    /// Returns N, the most files. All i-numbers are less than N.
     pub fn files(&self) -> u64 {
         1 << (FILE_BITS - self.chunk_bits)
     }
 
-    /// Sectors of the whole space.
+    /// Returns the sectors of the whole space.
     pub fn space_sectors(&self) -> u64 {
         self.chunk(self.files()).0
     }
 
-    /// Sectors of a chunk.
+    /// Returns the sectors of a chunk.
     pub fn chunk_sectors(&self) -> u64 {
         1 << self.chunk_bits
     }
 
-    /// The size of the largest file, in bytes.
+    /// Returns the size of the largest file, in bytes.
     pub fn size_max(&self) -> u64 {
         self.chunk_sectors() * SECTOR_BYTES
     }
 
-    /// The size of the largest file that fits a slot, in bytes.
+    /// Returns the size of the largest file that fits a slot, in bytes.
     pub fn slot_bytes(&self) -> u64 {
         u64::from(self.slot_sectors) * SECTOR_BYTES
     }
 
-    /// Where the i-node of a file is.
+    /// Returns the sector of a file's i-node.
     pub fn inode(&self, file: u64) -> Sector {
         Sector(self.files() + file)
     }
 
-    /// Where it is marked as without a name.
+    /// Returns the sector of a file's orphan record.
     pub fn orphan(&self, file: u64) -> Sector {
         Sector(2 * self.files() + file)
     }
 
-    /// Returns the place of the record of its preallocated ranges.
+    /// Returns the first sector of a file's record of preallocated ranges.
     pub fn preallocation(&self, file: u64) -> Sector {
         Sector(PREALLOCATION_SECTORS * (self.files() + file))
     }
 
-    /// Returns the number of sectors that the data of a file may take where it is.
+    /// Returns the number of sectors that a file's data may occupy at its present location.
     pub(crate) fn sectors_at(&self, inode: &Inode) -> u64 {
         match inode.base {
             0 => 0,
@@ -122,7 +123,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the file that has a sector for data, and the sector's place in the file's slot or chunk.
+    /// Returns the file that owns a sector for data, and the sector's offset in the file's slot or chunk.
     pub(crate) fn data_of(&self, sector: Sector) -> Option<DataSector> {
         let arrays = [
             (self.slot(0), u64::from(self.slot_sectors)),
@@ -139,17 +140,17 @@ impl Geometry {
         })
     }
 
-    /// Where its extended attributes begin.
+    /// Returns the first sector of a file's extended attributes.
     pub fn attributes(&self, file: u64) -> Sector {
         Sector(ATTRIBUTE_SECTORS * (self.files() + file))
     }
 
-    /// Where its slot begins.
+    /// Returns the first sector of a file's slot.
     pub fn slot(&self, file: u64) -> Sector {
         Sector(64 * self.files() + u64::from(self.slot_sectors) * file)
     }
 
-    /// Where its chunk begins.
+    /// Returns the first sector of a file's chunk.
     pub fn chunk(&self, file: u64) -> Sector {
         let slots_end = self.slot(self.files()).0;
         let first = slots_end.next_multiple_of(self.chunk_sectors());

@@ -1,20 +1,23 @@
 //! DFS: a filesystem that leaves storage to the layer below it.
 //!
-//! It knows names, permissions and sizes. Where blocks lie, which are free, what is atomic and what a crash leaves is the
-//! business of `forebay-vsl`: there is no bitmap, no tree of extents and no journal here. Whoever changes something
-//! hands the space one batch with all that belongs to it, so there is nothing to be repaired.
-//! (Josephson, Bongo, Flynn and Li, "DFS: A File System for Virtualized Flash Storage", FAST 2010.)
+//! DFS manages names, permissions and sizes. `forebay-vsl` manages the location of blocks, free space, atomicity and
+//! crash recovery, so DFS has no bitmap, no tree of extents and no journal. Every operation passes one batch with all
+//! of its changes to the space, so a crash leaves nothing to repair. (Josephson, Bongo, Flynn and Li, "DFS: A File
+//! System for Virtualized Flash Storage", FAST 2010.)
 //!
-//! What users may rely on:
-//! - **Prefixes.** A crash leaves the filesystem as it was after some operation, and all that came before it; not before the
-//!   last completed [`Fs::sync`] or [`Fs::sync_file`]. Only the times of files whose data was overwritten in place may be older.
-//! - **Writes are whole.** One write, of up to [`WRITE_MAX`], is done or, at a crash, not at all. So are writes and holes of any
-//!   number of files together: [`Fs::edit`].
-//! - **A full volume refuses** an operation before any of it is done.
+//! Guarantees:
+//! - **Prefixes.** After a crash, the filesystem contains the effects of all operations up to some point in their
+//!   order, which is not before the last completed [`Fs::sync`] or [`Fs::sync_file`]. Only the times of files whose
+//!   data was overwritten in place may be older.
+//! - **Atomic writes.** A crash leaves either all or nothing of a write of up to [`WRITE_MAX`]. The same holds for
+//!   writes and holes of any number of files together: [`Fs::edit`].
+//! - **A full volume fails** an operation before any of its changes are made.
 //!
-//! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
-//! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`, `flags.rs`; `orphans.rs`; `census.rs`; `check.rs`, `dump.rs`.
+//! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (encoding); `geometry.rs` (locations of
+//! all structures); `files.rs` and `change.rs` (files in memory, and changes of memory and space); `fs.rs`,
+//! `directory.rs`, `names.rs`, `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`,
+//! `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`, `flags.rs`; `orphans.rs`; `census.rs`;
+//! `check.rs`, `dump.rs`.
 
 mod accesses;
 pub mod again;

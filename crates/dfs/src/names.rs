@@ -1,4 +1,4 @@
-//! Names: looking them up, making and taking them away.
+//! Names: looking up, creating and removing them.
 
 use std::rc::Rc;
 
@@ -16,29 +16,29 @@ use crate::format::{
 use crate::fs::{Fs, Number};
 use crate::protect::{may_gain, may_lose};
 
-/// What a new file is.
+/// Attributes of a new file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
-    /// What kind of file.
+    /// The kind of file.
     pub kind: Kind,
     /// Permissions: the lowest 12 bits of a mode.
     pub permissions: u16,
-    /// Whose it is.
+    /// The owner's user ID.
     pub user: u32,
-    /// Whose group it is.
+    /// The group ID.
     pub group: u32,
-    /// Its flags.
+    /// The flags.
     pub flags: FileFlags,
-    /// Which device, of a device.
+    /// The device number, for a device.
     pub device: u32,
-    /// Where a symbolic link leads to.
+    /// The target, for a symbolic link.
     pub target: Vec<u8>,
-    /// Its extended attributes, as [`Fs::attributes`] gives them.
+    /// The extended attributes, as [`Fs::attributes`] returns them.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl New {
-    /// A file of this kind with nothing in it.
+    /// Returns the attributes of an empty file of this kind.
     pub fn of(kind: Kind, permissions: u16) -> New {
         New {
             kind,
@@ -53,14 +53,14 @@ impl New {
     }
 }
 
-/// A directory that is locked, and what it says of a name.
+/// The result of looking up a name in a locked directory.
 pub(crate) struct Looked {
     pub(crate) found: Found,
-    /// What is named, if something is.
+    /// The named file, if the name exists.
     pub(crate) file: Option<Rc<File>>,
 }
 
-/// Whether a name can be given to a file.
+/// Fails if a name is not valid for an entry.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name {
         _ if is_name(name) => Ok(()),
@@ -71,14 +71,14 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Times of a directory in which a name came or went.
+/// Updates the times of a directory in which a name was added or removed.
 pub(crate) fn touch(inode: &mut Inode, now: Time) {
     inode.modified = now;
     inode.changed = now;
 }
 
 impl Number {
-    /// The i-node of a file that is made with this number, and has one name.
+    /// Returns the i-node of a new file with this number and one name.
     pub(crate) fn inode_of(&self, new: &New, now: Time) -> Inode {
         Inode {
             generation: self.generation,
@@ -93,15 +93,16 @@ impl Number {
 }
 
 impl Fs {
-    /// What a name in a directory is, which is used from now on until it is forgotten.
+    /// Looks up a name in a directory. The file is in use until it is forgotten.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    ///
+    /// If the name is missing, or the directory cannot be read.
     pub async fn look_up(&self, directory: u64, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        // Of any file: so it is found again by who knows no more than its number.
+        // `.` is valid for any kind of file, so that a client that has only the i-number can find the file again.
         if name == b"." {
             return self.look_at(directory).await;
         }
@@ -115,7 +116,8 @@ impl Fs {
         let (_, entry) = found.entry.ok_or(FsError::NotFound)?;
         let mut named = self.named(&entry).await?;
         if named.is_none() {
-            // It has gone since the entry was read; or there is none, which is certain if nobody changes the directory.
+            // The file was removed after its entry was read, or the entry has no file. With the directory locked, the
+            // result is certain.
             named = self.look_and_lock(&parent, name, &[]).await?.0.file;
         }
         let file = named.ok_or(FsError::NotFound)?;
@@ -124,10 +126,11 @@ impl Fs {
         Ok(inode)
     }
 
-    /// The file of this number, which is used from now on until it is forgotten.
+    /// Returns the i-node with a number. The file is in use until it is forgotten.
     ///
     /// # Errors
-    /// If there is none.
+    ///
+    /// If the file is missing.
     pub async fn look_at(&self, number: u64) -> Result<Inode> {
         let file = self.file(number).await?;
         let _lock = file.lock.lock().await;
@@ -139,10 +142,12 @@ impl Fs {
         Ok(inode)
     }
 
-    /// The file that an entry names; none if it has gone since the entry was read.
+    /// Returns the file that an entry names, or `None` if the file is missing or has been removed since the entry was
+    /// read.
     ///
     /// # Errors
-    /// If it cannot be read, or there is none though the entry names it.
+    ///
+    /// If the i-node cannot be read.
     async fn named(&self, entry: &Entry) -> Result<Option<Rc<File>>> {
         let file = match self.file(entry.file).await {
             Ok(file) => file,
@@ -157,7 +162,7 @@ impl Fs {
         Ok(is_meant.then_some(file))
     }
 
-    /// Locks a directory that still is one, and says what it has of a name; what is named is locked, too.
+    /// Locks a directory, checks that it still exists, and looks up a name in it. The named file is locked, too.
     pub(crate) async fn look_and_lock(
         &self,
         parent: &Rc<File>,
@@ -191,7 +196,7 @@ impl Fs {
         }
     }
 
-    /// The file that an entry of a locked directory names: it is there.
+    /// Returns the file that an entry of a locked directory names. A missing file is an error.
     pub(crate) async fn entered(&self, entry: &Entry) -> Result<Rc<File>> {
         let contradiction = |why| FsError::Contradiction {
             file: entry.file,
@@ -207,10 +212,11 @@ impl Fs {
         Ok(file)
     }
 
-    /// Makes a file, which is used from now on until it is forgotten.
+    /// Makes a file, which is in use until it is forgotten.
     ///
     /// # Errors
-    /// If the name is taken or cannot be, or there is no room.
+    ///
+    /// If the name exists or is invalid, or if the space is full.
     pub async fn make(&self, directory: u64, name: &[u8], new: &New) -> Result<Inode> {
         check_name(name)?;
         let parent = self.directory(directory).await?;
@@ -244,10 +250,11 @@ impl Fs {
         Ok(used(&made))
     }
 
-    /// Makes a file without a name, which is there until it is forgotten, or is given one by [`Fs::link`].
+    /// Makes a file without a name. It exists until it is forgotten, or gets a name by [`Fs::link`].
     ///
     /// # Errors
-    /// If there is no room.
+    ///
+    /// If the space is full.
     pub async fn make_nameless(&self, new: &New) -> Result<Inode> {
         let number = self.number().await?;
         let mut inode = number.inode_of(new, self.time());
@@ -260,7 +267,7 @@ impl Fs {
         Ok(used(&made))
     }
 
-    /// What is in a new file.
+    /// Fills a new file with its initial content.
     fn fill(&self, change: &mut Change<'_>, inode: &mut Inode, new: &New) -> Result<()> {
         match new.kind {
             Kind::Directory => inode.base = self.geometry().chunk(inode.file).0,
@@ -285,10 +292,11 @@ impl Fs {
         self.put_attributes(change, inode, &new.attributes)
     }
 
-    /// Gives a file one more name. It is used once more until it is forgotten.
+    /// Adds a name for a file, and one more use of it, until it is forgotten.
     ///
     /// # Errors
-    /// If the name is taken or cannot be, the file is a directory or has too many names, or there is no room.
+    ///
+    /// If the name exists or is invalid, if the file is a directory or has too many names, or if the space is full.
     pub async fn link(&self, file: u64, directory: u64, name: &[u8]) -> Result<Inode> {
         check_name(name)?;
         let parent = self.directory(directory).await?;
@@ -331,18 +339,20 @@ impl Fs {
         Ok(inode)
     }
 
-    /// Takes a name of something away that is no directory. With the last the file goes, when nobody uses it any more.
+    /// Removes a name of a file that is not a directory. A file without names is removed when it is no longer in use.
     ///
     /// # Errors
-    /// If there is no such name, or it is that of a directory.
+    ///
+    /// If the name is missing or names a directory.
     pub async fn unlink(&self, directory: u64, name: &[u8]) -> Result<()> {
         self.take_away(directory, name, false).await
     }
 
-    /// Takes a directory away in which nothing is.
+    /// Removes an empty directory.
     ///
     /// # Errors
-    /// If there is none, or something is in it.
+    ///
+    /// If the directory is missing or not empty.
     pub async fn remove_directory(&self, directory: u64, name: &[u8]) -> Result<()> {
         match name {
             b"." => Err(FsError::Invalid("the directory itself")),
@@ -389,7 +399,7 @@ impl Fs {
         }
     }
 
-    /// A file has one name less; a directory, none any more.
+    /// Removes one name of a file, or the only name of a directory.
     pub(crate) fn lose_name(&self, change: &mut Change<'_>, file: &Rc<File>, now: Time) {
         let inode = file.inode().clone();
         if inode.kind != Kind::Directory && inode.links > 1 {
@@ -409,7 +419,7 @@ impl Fs {
     }
 }
 
-/// Bytes, in whole sectors.
+/// Copies bytes to a buffer of whole sectors.
 pub(crate) fn sectors_of(bytes: &[u8]) -> BufMut {
     let len = (bytes.len() as u64).next_multiple_of(forebay_units::SECTOR_BYTES);
     let mut buf = BufMut::zeroed(len as usize);
@@ -426,14 +436,14 @@ pub(crate) fn entry_of(inode: &Inode, name: &[u8]) -> Entry {
     }
 }
 
-/// What was made, which is used now.
+/// Marks the new file as used, and returns its i-node.
 fn used(made: &[Rc<File>]) -> Inode {
     let file = made.first().expect("one was made");
     file.use_it();
     file.inode().clone()
 }
 
-/// Where an entry is, or could be.
+/// Returns the sector of an entry or, without an entry, a free sector for it.
 pub(crate) fn place(found: &Found) -> Result<Sector> {
     let there = found.entry.as_ref().map(|(at, _)| *at);
     there.or(found.free).ok_or(FsError::Crowded)

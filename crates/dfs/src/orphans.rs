@@ -1,6 +1,7 @@
 //! Files without a name that are still in use.
 //!
-//! A mark in the space says of each that it is one, so that those that a crash left can be removed without looking at all files.
+//! The space has an orphan record for each of them. After a crash, these files can be removed without a scan of all
+//! files.
 
 use std::rc::Rc;
 
@@ -27,10 +28,11 @@ impl Fs {
         change.trim(self.geometry().orphan(file), 1);
     }
 
-    /// A file is used so many times less. If it has no name any more and nobody uses it, it goes.
+    /// Ends `times` uses of a file. If the file has no name and no uses left, it is removed.
     ///
     /// # Errors
-    /// If it could not go: then it goes when the filesystem is next taken up.
+    ///
+    /// If the file could not be removed. It is removed when the filesystem is next opened.
     pub async fn forget(&self, file: u64, times: u64) -> Result<()> {
         let known = self.0.files.borrow().get(file);
         let Some(known) = known else {
@@ -41,22 +43,23 @@ impl Fs {
             return Ok(());
         }
         self.0.files.borrow_mut().note_idle(file);
-        // Whoever has it locked may be taking its last name away, and have seen that it was in use.
+        // If another operation holds the lock, it may be removing the last name after it saw the file in use.
         if known.inode().links == 0 || known.lock.is_held() {
             return self.reclaim(&known).await;
         }
         self.drop_used_up(&known).await?;
-        // Times that are still to be written keep it in memory, and there may be any number of files.
+        // Times that are not written yet keep the file in memory, and the number of such files is not limited.
         if known.is_newer() && self.0.files.borrow().are_many() {
             self.write_newer(&known).await?;
         }
         Ok(())
     }
 
-    /// Nobody uses any file any more, whatever was not forgotten one by one: those without a name go.
+    /// Ends all uses of all files, and removes the files without a name.
     ///
     /// # Errors
-    /// If some could not go: they go when the filesystem is next taken up.
+    ///
+    /// If some files could not be removed. They are removed when the filesystem is next opened.
     pub async fn forget_all(&self) -> Result<()> {
         let used = self.0.files.borrow().used();
         for file in used.into_iter().filter(|file| file.number() != ROOT) {
@@ -65,13 +68,13 @@ impl Fs {
         Ok(())
     }
 
-    /// Returns true if a file is in use: not every use of it was forgotten.
+    /// Returns true if a file is in use.
     pub fn is_used(&self, file: u64) -> bool {
         let known = self.0.files.borrow().get(file);
         known.is_some_and(|known| known.users.get() > 0)
     }
 
-    /// Removes a file that has no name and that nobody uses.
+    /// Removes a file if it has neither names nor uses.
     async fn reclaim(&self, file: &Rc<File>) -> Result<()> {
         let _lock = file.lock.lock().await;
         let links = file.inode().links;
@@ -85,7 +88,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Removes the files that had no name when the filesystem was last used.
+    /// Removes the files that had no name when the filesystem was last in use.
     pub(crate) async fn reclaim_orphans(&self) -> Result<()> {
         let geometry = self.geometry();
         let (first, end) = (geometry.orphan(0).0, geometry.orphan(geometry.files()).0);

@@ -1,4 +1,4 @@
-//! Where a file's bytes lie.
+//! Physical locations of a file's bytes.
 
 use std::ops::Range;
 
@@ -10,22 +10,23 @@ use crate::error::Result;
 use crate::format::Inode;
 use crate::fs::Fs;
 
-/// A part of a file that one thing has, in one piece.
+/// A contiguous part of a file with one location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacedBytes {
-    /// The bytes; never none.
+    /// The bytes; never an empty range.
     pub bytes: Range<u64>,
-    /// What has them; of the medium, the byte where the first of them lies.
+    /// The location: for the device, the byte at which the part begins.
     pub at: Where,
 }
 
 impl Fs {
-    /// Where bytes of a file lie: parts in order and without gaps from the first on, as far as the file goes. They end sooner
-    /// where there would be more than `most` (at least 1), or where much was looked at: then go on there. Nobody is kept
-    /// from changing the file meanwhile; each part was right at some moment.
+    /// Returns the locations of bytes of a file: parts in order and without gaps, up to the end of the file. The result
+    /// ends early at `most` parts (at least 1), or after a long search; the caller can continue there. The file may
+    /// change meanwhile; each part was correct at some moment.
     ///
     /// # Errors
-    /// If it has no data, or the map of the space cannot be read.
+    ///
+    /// If the file has no data, or the map of the space cannot be read.
     pub async fn places(
         &self,
         file: u64,
@@ -49,7 +50,7 @@ impl Fs {
             return Ok(Vec::new());
         }
         if inode.is_inline() {
-            // With the i-node, which is in memory as long as anybody asks about it.
+            // Inline data lies in the i-node, which is in memory while this file is being used.
             let at = Where::Memory;
             return Ok(vec![PlacedBytes {
                 bytes: start..end,

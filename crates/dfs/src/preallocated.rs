@@ -1,4 +1,4 @@
-//! Preallocated ranges in memory. `settle.rs` keeps them and the space's count together.
+//! Preallocated ranges in memory. `settle.rs` keeps them consistent with the space's count.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use forebay_units::RangeSet;
 use crate::error::{FsError, Result};
 use crate::format::PREALLOCATED_RANGES_MAX;
 
-/// The most files with preallocated ranges, and the most ranges of all of them: they are kept in memory.
+/// The most files with preallocated ranges, and the most ranges of all files: they are kept in memory.
 const FILES_MAX: usize = 1 << 16;
 const RANGES_MAX: usize = 1 << 18;
 
@@ -37,10 +37,10 @@ pub(crate) struct Preallocations {
     ranges: Cell<usize>,
 }
 
-/// The change that a batch makes to the preallocated ranges of a file.
+/// The effect of a batch on the preallocated ranges of a file.
 pub(crate) struct SettledFile {
     pub(crate) file: u64,
-    /// The change of the sectors that are not mapped.
+    /// The change in the number of sectors that are not mapped.
     pub(crate) change: i64,
     /// The new ranges, if they change.
     pub(crate) ranges: Option<RangeSet>,
@@ -60,18 +60,18 @@ impl Preallocations {
         self.files.borrow().get(&file).cloned()
     }
 
-    /// Returns the sectors that are preallocated for a file, and not mapped.
+    /// Returns the number of preallocated sectors of a file that are not mapped.
     pub(crate) fn unmapped(&self, file: u64) -> u64 {
         self.files.borrow().get(&file).map_or(0, |one| one.unmapped)
     }
 
-    /// Returns true if a file has preallocated ranges, and all of their sectors are mapped.
+    /// Returns true if a file has preallocated ranges whose sectors are all mapped.
     pub(crate) fn is_used_up(&self, file: u64) -> bool {
         let files = self.files.borrow();
         files.get(&file).is_some_and(|one| one.unmapped == 0)
     }
 
-    /// Fails if a file cannot get from so many ranges to so many more.
+    /// Fails if a file cannot change from `before` ranges to `after` ranges.
     pub(crate) fn must_take(&self, before: usize, after: usize) -> Result<()> {
         let is_new = before == 0 && self.files.borrow().len() >= FILES_MAX;
         let all = self.ranges.get() + after.saturating_sub(before);
@@ -94,7 +94,7 @@ impl Preallocations {
         self.ranges.set(self.ranges.get() + more - fewer);
     }
 
-    /// Notes that a batch is done.
+    /// Records that a batch was applied.
     pub(crate) fn settle(&self, settled: Vec<SettledFile>) {
         for SettledFile {
             file,
@@ -111,7 +111,7 @@ impl Preallocations {
 }
 
 impl RangeEdit {
-    /// Returns the ranges once edits were made, in order.
+    /// Returns the ranges after edits, which are applied in order.
     pub(crate) fn apply_all<'a>(
         ranges: &RangeSet,
         edits: impl Iterator<Item = &'a RangeEdit>,
@@ -123,7 +123,8 @@ impl RangeEdit {
                 RangeEdit::Remove(range) => {
                     let mut fewer = ranges.clone();
                     fewer.remove(range.clone());
-                    // A hole in the middle makes two ranges of one. If the record has no place for both, the hole stays preallocated.
+                    // A hole in the middle splits a range into two. If the record has no space for both, the hole stays
+                    // preallocated.
                     if fewer.ranges() <= PREALLOCATED_RANGES_MAX {
                         ranges = fewer;
                     }

@@ -1,13 +1,13 @@
-//! Files that are protected: immutable, or append only (`chattr +i`, `+a`).
+//! Protected files: immutable, or append only (`chattr +i`, `+a`).
 //!
-//! The rules are those of Linux for ext4. The kernel does not know the flags of a file that is served by FUSE, so they are held here,
-//! under the locks of what would change. What depends on how a file was opened is the business of `forebay-mount`.
+//! The rules are those of Linux for ext4. The kernel does not know the flags of a FUSE file, so they are enforced here,
+//! under the locks of each change. Rules that depend on the mode in which a file was opened belong to `forebay-mount`.
 
 use crate::error::{FsError, Result};
 use crate::files::File;
 use crate::format::{FileFlags, Inode};
 
-/// Refuses what a flag forbids.
+/// Fails if a flag forbids the operation.
 pub(crate) fn unless(is_refused: bool) -> Result<()> {
     if is_refused {
         return Err(FsError::Protected);
@@ -16,30 +16,32 @@ pub(crate) fn unless(is_refused: bool) -> Result<()> {
 }
 
 impl Inode {
-    /// Data may be added.
+    /// Checks if data may be added.
     ///
     /// # Errors
+    ///
     /// If the file is immutable.
     pub fn may_grow(&self) -> Result<()> {
         unless(self.flags.has(FileFlags::IMMUTABLE))
     }
 
-    /// Anything may change, and names may be given and taken.
+    /// Checks if data and attributes may be changed, and names added and removed.
     ///
     /// # Errors
+    ///
     /// If the file is immutable or append only.
     pub fn may_change(&self) -> Result<()> {
         unless(self.flags.has(FileFlags::PROTECT))
     }
 }
 
-/// A locked directory may lose the name of a file.
+/// Checks if a name of `file` may be removed from a locked directory.
 pub(crate) fn may_lose(directory: &File, file: &File) -> Result<()> {
     directory.inode().may_change()?;
     file.inode().may_change()
 }
 
-/// A locked directory may get a name.
+/// Checks if a name may be added to a locked directory.
 pub(crate) fn may_gain(directory: &File) -> Result<()> {
     directory.inode().may_grow()
 }

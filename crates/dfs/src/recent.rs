@@ -1,29 +1,30 @@
-//! Entries of directories that were read or written of late, by where they are: to remove what was just made needs no disk.
+//! Directory entries that were recently read or written, by sector. With them, a file that was just made can be removed
+//! without reading the device.
 //!
-//! Invariant: what is here is what is in the space, or is about to be replaced there by who holds the directory's lock. So nothing is put here
-//! that was read while some entry changed.
+//! Invariant: an entry here equals the entry in the space, unless the holder of the directory's lock is about to
+//! replace it there. So an entry is not kept if any entry changed while it was being read.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use crate::format::Entry;
 
-/// Entries that one of the two halves has.
+/// The most entries in each half.
 const HALF: usize = 1 << 15;
 
-/// Entries, the older half of which is dropped at once.
+/// Cached entries in two halves; the older half is dropped at once.
 #[derive(Default)]
 pub(crate) struct Recent {
     halves: RefCell<[BTreeMap<u64, Entry>; 2]>,
     changes: Cell<u64>,
 }
 
-/// When something was read.
+/// The change counter when a read began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since(u64);
 
 impl Recent {
-    /// The entry in a sector, if it is known.
+    /// Returns the entry in a sector, if it is cached.
     pub(crate) fn get(&self, sector: u64) -> Option<Entry> {
         let mut halves = self.halves.borrow_mut();
         if let Some(entry) = halves[0].get(&sector) {
@@ -34,19 +35,19 @@ impl Recent {
         Some(entry)
     }
 
-    /// To be called before something is read that is to be kept.
+    /// Returns the change counter. Must be called before reading an entry that will be kept.
     pub(crate) fn since(&self) -> Since {
         Since(self.changes.get())
     }
 
-    /// Keeps what was read.
+    /// Keeps an entry that was read, unless any entry changed since the read began.
     pub(crate) fn keep(&self, since: Since, sector: u64, entry: &Entry) {
         if since == self.since() {
             insert(&mut self.halves.borrow_mut(), sector, entry.clone());
         }
     }
 
-    /// The entry in a sector is about to change, or to go.
+    /// Drops the entry in a sector, before it is changed or removed.
     pub(crate) fn forget(&self, sector: u64) {
         let mut halves = self.halves.borrow_mut();
         halves.iter_mut().for_each(|half| {
@@ -55,7 +56,7 @@ impl Recent {
         self.changes.set(self.changes.get() + 1);
     }
 
-    /// It has changed, and is this.
+    /// Replaces the entry in a sector after a change.
     pub(crate) fn changed(&self, sector: u64, entry: Entry) {
         self.forget(sector);
         insert(&mut self.halves.borrow_mut(), sector, entry);

@@ -1,4 +1,4 @@
-//! Moving names.
+//! Renaming of files.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,21 +14,21 @@ use crate::geometry::ROOT;
 use crate::names::{New, check_name, entry_of, place, touch};
 use crate::protect::{may_gain, may_lose};
 
-/// What may be at the name that something is to have.
+/// The condition on the target name of a rename.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// Anything: it loses this name.
+    /// The name may exist. Its file loses this name.
     Any,
-    /// Nothing.
+    /// The name must not exist.
     Free,
-    /// Something: it gets the other's name.
+    /// The name must exist. Its file gets the source name.
     Exchange,
 }
 
 /// A name in a directory.
 type Name<'a> = (&'a Rc<File>, &'a [u8]);
 
-/// Two names, and what they name, all locked.
+/// Two names and the named files, all locked.
 struct Pair {
     from: (Found, Rc<File>),
     to: (Found, Option<Rc<File>>),
@@ -40,20 +40,23 @@ fn is_directory(file: &File) -> bool {
 }
 
 impl Fs {
-    /// Gives what has one name another, all at once.
+    /// Renames a file atomically.
     ///
     /// # Errors
-    /// If there is no such name; if what is at the other must not go or cannot, or is needed and not there; if a
-    /// directory would come to be in itself.
+    ///
+    /// If the source name is missing; if the target's file must not or cannot be replaced; if the target is missing in
+    /// an exchange; or if a directory would be moved into itself.
     pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), target: Target) -> Result<()> {
         self.rename_leaving(from, to, target, None).await
     }
 
-    /// As [`Fs::rename`], where `left` gets the old name at the same time: what hides a name of a lower layer of an overlay
-    /// (`RENAME_WHITEOUT`, a character device of number 0). Not with [`Target::Exchange`].
+    /// Like [`Fs::rename`], but makes the file `left` at the old name in the same change. An overlay uses this to hide
+    /// a name of a lower layer (`RENAME_WHITEOUT`, a character device with number 0). Cannot be combined with
+    /// [`Target::Exchange`].
     ///
     /// # Errors
-    /// As [`Fs::rename`]; if there is no room for what is left.
+    ///
+    /// As [`Fs::rename`]; if the space is full.
     pub async fn rename_leaving(
         &self,
         from: (u64, &[u8]),
@@ -68,7 +71,7 @@ impl Fs {
         check_name(to.1)?;
         let parents = (self.directory(from.0).await?, self.directory(to.0).await?);
         let is_same = Rc::ptr_eq(&parents.0, &parents.1);
-        // Nobody else moves a directory meanwhile, so what is above another stays so.
+        // No other operation moves a directory meanwhile, so the ancestors of a directory stay the same.
         let _moving = match is_same {
             true => None,
             false => Some(self.0.moving.lock().await),
@@ -100,7 +103,7 @@ impl Fs {
         }
     }
 
-    /// Looks two names up, and locks their directories and what they name.
+    /// Looks up two names, and locks their directories and the named files.
     async fn lock_pair(&self, from: Name<'_>, to: Name<'_>) -> Result<Pair> {
         let mut named: (Option<Rc<File>>, Option<Rc<File>>) = (None, None);
         loop {
@@ -128,7 +131,7 @@ impl Fs {
         }
     }
 
-    /// What a directory that is locked has of a name, if it still is a directory.
+    /// Looks up a name in a locked directory, which must still exist.
     async fn find_in(&self, (directory, name): Name<'_>) -> Result<(Found, Option<Rc<File>>)> {
         let inode = directory.inode().clone();
         if inode.links == 0 || directory.is_going.get() {
@@ -142,7 +145,7 @@ impl Fs {
         Ok((found, file))
     }
 
-    /// Whether a directory may come to be in another: not if that is in it.
+    /// Fails if `file` is a directory that contains `directory`, directly or indirectly.
     async fn must_not_be_above(&self, file: &Rc<File>, directory: &Rc<File>) -> Result<()> {
         let (mut at, mut seen) = (directory.number(), BTreeSet::new());
         while is_directory(file) {
@@ -161,7 +164,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether `file` can take the place of what is `there` in a directory. Returns whether it is a directory, and whether that is.
+    /// Fails if `file` cannot replace the file `there`. Returns whether `file` is a directory, and whether the replaced
+    /// file is.
     async fn can_replace(
         &self,
         file: &Rc<File>,

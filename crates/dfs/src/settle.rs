@@ -1,15 +1,17 @@
-//! Preallocated ranges: space that a file is sure to get, and that counts as taken until the file is written there.
+//! Preallocated ranges: space that is reserved for a file and counts as used, also before the file is written there.
 //!
-//! A file's *preallocated ranges* are those that `fallocate` named and that nothing has released since. Of their sectors, those
-//! that are not mapped are counted twice: by file, and in the space, which refuses other batches that space
-//! ([`forebay_vsl::Batch::preallocate`]). Writing into a range changes no record: it only makes fewer sectors unmapped.
+//! A file's *preallocated ranges* are those that `fallocate` reserved and that no operation has released since. Their
+//! unmapped sectors are counted twice: by file, and in the space, which refuses this space to other batches
+//! ([`forebay_vsl::Batch::preallocate`]). A write into a range changes no record; it only reduces the number of
+//! unmapped sectors.
 //!
 //! Invariants:
-//! - A batch that maps or unmaps sectors of preallocated ranges, or changes ranges, changes the space's count by the difference
-//!   ([`Fs::settle_preallocations`]). So the space's count is the sum over the files, and a crash leaves both or neither.
-//! - The bytes that the batch changes are held, and where ranges change, the i-node is locked. So what two batches
-//!   count does not overlap.
-//! - The space does not record its count. [`Fs::load_preallocations`] counts anew from the records of ranges.
+//! - A batch that maps or unmaps sectors of preallocated ranges, or changes ranges, changes the space's count by the
+//!   difference ([`Fs::settle_preallocations`]). So the space's count is the sum over all files, and a crash leaves
+//!   both changes or neither.
+//! - The bytes that the batch changes are held, and where ranges change, the i-node is locked. So two concurrent
+//!   batches never count the same sectors.
+//! - The space does not store its count. [`Fs::load_preallocations`] counts anew from the records of ranges.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,11 +30,12 @@ use crate::geometry::PREALLOCATION_SECTORS;
 use crate::preallocated::{Preallocated, RangeEdit, SettledFile};
 
 impl Fs {
-    /// Adds to a batch what it changes of preallocated space, and returns that for
+    /// Adds the change of preallocated space to a batch, and returns the change for
     /// [`Preallocations::settle`](crate::preallocated::Preallocations::settle).
     ///
     /// # Errors
-    /// If the map cannot be read, or there would be too many ranges.
+    ///
+    /// If the map cannot be read, or the file or the filesystem would have too many ranges.
     pub(crate) async fn settle_preallocations(
         &self,
         change: &mut Change<'_>,
@@ -59,7 +62,7 @@ impl Fs {
         Ok(settled)
     }
 
-    /// The files with preallocated ranges that a batch may be about.
+    /// Returns the files with preallocated ranges that a batch may affect.
     fn with_preallocated(&self, change: &Change<'_>) -> BTreeSet<u64> {
         let known = &self.0.preallocations;
         let mut files: BTreeSet<u64> = change.edited().collect();
@@ -83,7 +86,7 @@ impl Fs {
         let known = self.0.files.borrow().get(file);
         let old = known.map(|file| file.inode().clone());
         let Some(old) = old else {
-            // A file that is being made has nothing preallocated.
+            // A file that is being made has no preallocated ranges.
             return Ok(SettledFile {
                 file,
                 change: 0,
@@ -108,7 +111,7 @@ impl Fs {
         let is = unmapped_in(&after, &changed, &written);
         let more = is as i64 - was as i64;
         let left = before.unmapped.saturating_add_signed(more);
-        // Nothing is recorded where nothing was preallocated before, and everything is mapped.
+        // No record is written for a range that is fully mapped, if the file had no ranges before.
         let stays = after == before.ranges || before.ranges.is_empty() && left == 0;
         Ok(SettledFile {
             file,
@@ -117,7 +120,7 @@ impl Fs {
         })
     }
 
-    /// The sectors of a file's preallocated ranges that a batch may map, unmap, preallocate or release.
+    /// Returns the sectors of a file's preallocated ranges that a batch may map, unmap, preallocate or release.
     fn touched(
         &self,
         change: &Change<'_>,
@@ -143,7 +146,7 @@ impl Fs {
         touched
     }
 
-    /// Adds the sectors that a batch maps of a file's data at `base`, and removes those that it unmaps.
+    /// Adds the sectors of a file's data at `base` that a batch maps, and removes those that it unmaps.
     fn add_mapped(&self, mapped: &mut RangeSet, change: &Change<'_>, file: u64, base: u64) {
         for op in change.batch.ops() {
             let Some((_, range)) = self.data_range(op, file).filter(|(at, _)| *at == base) else {
@@ -156,7 +159,7 @@ impl Fs {
         }
     }
 
-    /// The base and the sectors behind it that a write or a trim is about, if they are a file's data.
+    /// Returns the base and the sector range, relative to the base, of a write or a trim of a file's data.
     fn data_range(&self, op: &Op, file: u64) -> Option<(u64, Range<u64>)> {
         let (sector, sectors) = op.range().ok()?;
         let data = self
@@ -166,7 +169,7 @@ impl Fs {
         Some((data.base, data.offset..data.offset + sectors))
     }
 
-    /// The sectors of a file's data that are mapped, of these.
+    /// Returns the mapped sectors among `sectors` of a file's data.
     async fn mapped_of(&self, inode: &Inode, sectors: &RangeSet) -> Result<RangeSet> {
         let mut mapped = RangeSet::default();
         if inode.base == 0 {
@@ -223,10 +226,12 @@ impl Fs {
         Ok(())
     }
 
-    /// Removes the record of a file's preallocated ranges if all of their sectors are mapped, and nobody uses the file.
+    /// Removes the record of a file's preallocated ranges if all of their sectors are mapped and the file is not in
+    /// use.
     ///
     /// # Errors
-    /// If the space refuses. The record is removed when the filesystem is next opened.
+    ///
+    /// If the space fails. The record is removed when the filesystem is next opened.
     pub(crate) async fn drop_used_up(&self, file: &File) -> Result<()> {
         let number = file.number();
         if !self.0.preallocations.is_used_up(number) {
@@ -248,11 +253,12 @@ impl Fs {
         Ok(())
     }
 
-    /// Reads all records of preallocated ranges, and counts what is not mapped of them. Removes records that are used up,
-    /// damaged, or not of a file that is there.
+    /// Reads all records of preallocated ranges, and counts their unmapped sectors. Removes records that are used up or
+    /// damaged, or whose file is missing.
     ///
     /// # Errors
-    /// If something cannot be read.
+    ///
+    /// If a structure cannot be read.
     pub(crate) async fn load_preallocations(&self) -> Result<()> {
         let geometry = self.geometry();
         let (first, end) = (
@@ -299,7 +305,7 @@ impl Fs {
     }
 }
 
-/// Returns true if a record is that of a file.
+/// Returns true if a record belongs to a file.
 pub(crate) fn is_of(record: &Preallocation, inode: &Inode) -> bool {
     let same = record.file == inode.file && record.generation == inode.generation;
     same && inode.kind == Kind::Regular
@@ -317,7 +323,7 @@ fn union(one: &RangeSet, other: &RangeSet) -> RangeSet {
     all
 }
 
-/// Counts the numbers that are in `ranges` and in `within`, and not in `mapped`.
+/// Counts the numbers that are in both `ranges` and `within`, but not in `mapped`.
 fn unmapped_in(ranges: &RangeSet, within: &RangeSet, mapped: &RangeSet) -> u64 {
     let mut left = RangeSet::default();
     for range in within.iter() {

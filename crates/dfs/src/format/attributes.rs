@@ -1,4 +1,4 @@
-//! The extended attributes of a file: one piece of bytes.
+//! The encoding of a file's extended attributes.
 
 use forebay_segments::FormatError;
 use forebay_segments::format::envelope::Reader;
@@ -14,7 +14,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
 /// Names and values.
 pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The bytes of the extended attributes of a file, names and values.
+/// Encodes the extended attributes of a file.
 pub(crate) fn encode(file: u64, attributes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::from(*MAGIC);
     out.extend_from_slice(&[0; 4]);
@@ -30,10 +30,11 @@ pub(crate) fn encode(file: u64, attributes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// The extended attributes of a file in these bytes.
+/// Decodes the extended attributes of a file.
 ///
 /// # Errors
-/// If they are not those.
+///
+/// If the bytes are damaged or belong to another file.
 pub(crate) fn decode(file: u64, bytes: &[u8]) -> Result<Attributes, FormatError> {
     if bytes.len() < HEADER || bytes[..4] != MAGIC[..] {
         return Err(FormatError::Magic(WHAT));

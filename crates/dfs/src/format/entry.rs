@@ -1,4 +1,4 @@
-//! An entry of a directory: a sector of its extent, found by the hash of the name.
+//! A directory entry: one sector of the directory's extent, selected by the hash of the name.
 
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
@@ -14,17 +14,17 @@ pub const NAME_MAX: usize = 255;
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The i-number of what it names.
+    /// The i-number of the named file.
     pub file: u64,
-    /// Its generation: another file of the same number is not meant.
+    /// The file's generation, which distinguishes it from other files of the same number.
     pub generation: u64,
-    /// What kind of file that is, for listings.
+    /// The kind of file, for listings.
     pub kind: Kind,
-    /// The name: 1 to 255 bytes, none of them 0 or a slash.
+    /// The name: 1 to 255 bytes, without zero bytes and slashes.
     pub name: Vec<u8>,
 }
 
-/// Whether a file may have this name: `.` and `..` are not for entries.
+/// Returns true if an entry may have this name. `.` and `..` are not stored as entries.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name.len() <= NAME_MAX
@@ -35,7 +35,7 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 }
 
 impl Entry {
-    /// Its bytes.
+    /// Encodes the entry.
     pub fn encode(&self) -> Block {
         let mut out = Vec::from(*MAGIC);
         out.extend_from_slice(&[0; 4]);
@@ -47,10 +47,11 @@ impl Entry {
         finish(out)
     }
 
-    /// The entry in a sector; nothing in one that is not mapped, and so reads as zeroes.
+    /// Decodes the entry in a sector. Returns `None` for an unmapped sector, which reads as zeroes.
     ///
     /// # Errors
-    /// If it is neither.
+    ///
+    /// If the entry is damaged.
     pub fn decode(bytes: &[u8]) -> Result<Option<Entry>, FormatError> {
         if is_zero(bytes) {
             return Ok(None);

@@ -1,26 +1,26 @@
-//! Flags of a file that its users set: `chattr`.
+//! Flags of a file that users set with `chattr`.
 
 use super::Kind;
 
-/// Flags of a file that its users set (`man 1 chattr`).
+/// Flags of a file that users set (`man 1 chattr`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FileFlags(u8);
 
 impl FileFlags {
-    /// Changes of the file are durable when they are answered; of a directory, also changes of the names in it (`S`).
+    /// Changes of the file are durable when they are acknowledged; for a directory, also changes of its entries (`S`).
     pub const SYNC: FileFlags = FileFlags(1);
-    /// Nothing of the file changes, and it neither gets nor loses a name (`i`).
+    /// The file does not change, and neither gets nor loses a name (`i`).
     pub const IMMUTABLE: FileFlags = FileFlags(1 << 1);
-    /// Data is only added at the end; of a directory, names are only added (`a`).
+    /// Data is only added at the end; in a directory, names are only added (`a`).
     pub const APPEND_ONLY: FileFlags = FileFlags(1 << 2);
-    /// Programs for backups leave the file out (`d`).
+    /// Backup programs skip the file (`d`).
     pub const NO_DUMP: FileFlags = FileFlags(1 << 3);
-    /// Reads are not noted (`A`).
+    /// Reads do not update the access time (`A`).
     pub const NO_ACCESS_TIME: FileFlags = FileFlags(1 << 4);
-    /// Changes of names in the directory are durable when they are answered (`D`).
+    /// Changes of the directory's entries are durable when they are acknowledged (`D`).
     pub const SYNC_NAMES: FileFlags = FileFlags(1 << 5);
 
-    /// Those that protect: [`FileFlags::IMMUTABLE`] and [`FileFlags::APPEND_ONLY`].
+    /// The protecting flags: [`FileFlags::IMMUTABLE`] and [`FileFlags::APPEND_ONLY`].
     pub const PROTECT: FileFlags = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
 
     const ALL: u8 = (1 << 6) - 1;
@@ -33,12 +33,12 @@ impl FileFlags {
         (FileFlags::NO_ACCESS_TIME, 'A'),
     ];
 
-    /// The flags as they are stored.
+    /// Returns the encoded flags.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The stored flags; `None` if one of them is unknown.
+    /// Decodes flags. Returns `None` if a flag is unknown.
     pub fn of_bits(bits: u8) -> Option<FileFlags> {
         (bits & !FileFlags::ALL == 0).then_some(FileFlags(bits))
     }
@@ -48,13 +48,13 @@ impl FileFlags {
         self.0 & flags.0 != 0
     }
 
-    /// These flags and others.
+    /// Returns the union of two sets of flags.
     #[must_use]
     pub const fn with(self, flags: FileFlags) -> FileFlags {
         FileFlags(self.0 | flags.0)
     }
 
-    /// The flags of these that a file of this kind can have.
+    /// Returns the subset of these flags that a file of this kind can have.
     #[must_use]
     pub fn of_kind(self, kind: Kind) -> FileFlags {
         let possible = match kind {
@@ -65,13 +65,14 @@ impl FileFlags {
         FileFlags(self.0 & possible)
     }
 
-    /// The flags that a new file of this kind gets from a directory with these flags: all but those that protect.
+    /// Returns the flags that a new file of this kind inherits from a directory with these flags: all but the
+    /// protecting flags.
     #[must_use]
     pub fn inherited(self, kind: Kind) -> FileFlags {
         FileFlags(self.0 & !FileFlags::PROTECT.0).of_kind(kind)
     }
 
-    /// The letters of `chattr`.
+    /// Returns the letters of `chattr`.
     pub fn letters(self) -> String {
         let all = FileFlags::LETTERS.into_iter();
         let set = all.filter(|(flag, _)| self.has(*flag));

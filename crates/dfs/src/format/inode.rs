@@ -1,4 +1,4 @@
-//! An i-node: all that is known of a file but its names, and its data if that is little.
+//! An i-node: all attributes of a file except for its names, and its data if the file is small.
 
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
@@ -9,70 +9,70 @@ use super::{Block, FileFlags, Kind, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBIN";
 const WHAT: &str = "i-node";
-/// Where data lies in the i-node.
+/// The offset of data in the i-node.
 const INLINE_AT: usize = 128;
 /// The most bytes of data that lie in the i-node.
 pub const INLINE_MAX: usize = SECTOR_BYTES as usize - INLINE_AT;
-/// The longest that a symbolic link leads to, in bytes: what Linux's paths may have.
+/// The longest target of a symbolic link, in bytes: the limit of paths in Linux.
 pub const SYMLINK_MAX: usize = 4095;
-/// The most names that a file may have.
+/// The most names of a file.
 pub(crate) const LINKS_MAX: u32 = i32::MAX as u32;
 const NANOS: u32 = 1_000_000_000;
 
-/// A point in time, as files have it.
+/// A timestamp of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Time {
     /// Seconds since the beginning of 1970, UTC.
     pub seconds: i64,
-    /// And nanoseconds, fewer than a thousand million.
+    /// Nanoseconds, less than 10⁹.
     pub nanos: u32,
 }
 
-/// All that is known of a file but its names.
+/// All attributes of a file except for its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// Its i-number.
+    /// The i-number.
     pub file: u64,
-    /// Different from that of any other file that ever had this i-number.
+    /// A number that no other file with this i-number ever had.
     pub generation: u64,
-    /// What kind of file.
+    /// The kind of file.
     pub kind: Kind,
-    /// What its users have set for it.
+    /// Flags set by users.
     pub flags: FileFlags,
-    /// Permissions, and what else is in the lowest 12 bits of a mode.
+    /// Permissions and the other bits of the lowest 12 bits of a mode.
     pub permissions: u16,
-    /// Names that it has; of a directory two, and one more for each directory in it.
+    /// The number of names; for a directory, two plus the number of its subdirectories.
     pub links: u32,
-    /// Whose it is.
+    /// The owner's user ID.
     pub user: u32,
-    /// Whose group it is.
+    /// The group ID.
     pub group: u32,
-    /// Which device, of a device.
+    /// The device number, for a device.
     pub device: u32,
-    /// Bytes of data; of a directory, how many names it has.
+    /// Bytes of data; for a directory, the number of its entries.
     pub size: u64,
-    /// The sector where the data begins; 0 if it lies in the i-node, or if there is none.
+    /// The sector where the data begins; 0 if the data lies in the i-node or the file has no data.
     pub base: u64,
-    /// When data was last read.
+    /// The time of the last read of data.
     pub accessed: Time,
-    /// When data was last changed.
+    /// The time of the last change of data.
     pub modified: Time,
-    /// When anything was last changed.
+    /// The time of the last change of data or attributes.
     pub changed: Time,
-    /// When it was made.
+    /// The time of creation.
     pub born: Time,
-    /// Of a directory, the i-number of the one it is in.
+    /// For a directory, the i-number of its parent.
     pub parent: u64,
     /// Bytes of extended attributes.
     pub attributes: u32,
-    /// Of a directory, how many windows for a name's entry are in use beside the first.
+    /// For a directory, the number of windows in use beside the first.
     pub further: u8,
-    /// Data, of a file whose data lies here: as many bytes as its size says.
+    /// Data that lies in the i-node. Its length is `size`; empty if the data lies elsewhere.
     pub inline: Vec<u8>,
 }
 
 impl Inode {
-    /// That of a new file which has no name, no data and no owner yet.
+    /// Returns the i-node of a new file, still without names, data and owner.
     pub fn new(file: u64, kind: Kind, permissions: u16, now: Time) -> Inode {
         Inode {
             file,
@@ -97,12 +97,12 @@ impl Inode {
         }
     }
 
-    /// Whether its data lies in the i-node.
+    /// Returns true if the data lies in the i-node.
     pub fn is_inline(&self) -> bool {
         self.base == 0
     }
 
-    /// Its bytes.
+    /// Encodes the i-node.
     pub fn encode(&self) -> Block {
         let mut out = Vec::with_capacity(SECTOR_BYTES as usize);
         out.extend_from_slice(MAGIC);
@@ -134,10 +134,11 @@ impl Inode {
         finish(out)
     }
 
-    /// The i-node in a sector; nothing in one that is not mapped, and so reads as zeroes.
+    /// Decodes the i-node in a sector. Returns `None` for an unmapped sector, which reads as zeroes.
     ///
     /// # Errors
-    /// If it is neither.
+    ///
+    /// If the i-node is damaged.
     pub fn decode(bytes: &[u8]) -> Result<Option<Inode>, FormatError> {
         if is_zero(bytes) {
             return Ok(None);

@@ -1,13 +1,13 @@
 //! Kinds of files.
 
-/// What kind of file it is.
+/// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// Bytes.
+    /// A regular file with data.
     Regular,
-    /// Names.
+    /// A directory.
     Directory,
-    /// A symbolic link; its data is where it leads to.
+    /// A symbolic link. Its data is its target.
     Symlink,
     /// A character device.
     Character,
@@ -30,14 +30,14 @@ impl Kind {
         (Kind::Socket, 12),
     ];
 
-    /// The number that stands for it: Linux's `DT_…`.
+    /// Returns the encoded kind: Linux's `DT_…`.
     pub fn code(self) -> u8 {
         let mut all = Kind::ALL.into_iter();
         all.find(|(kind, _)| *kind == self)
             .map_or(0, |(_, code)| code)
     }
 
-    /// What a number stands for.
+    /// Decodes a kind.
     pub fn of_code(code: u8) -> Option<Kind> {
         let mut all = Kind::ALL.into_iter();
         all.find(|(_, one)| *one == code).map(|(kind, _)| kind)

@@ -1,4 +1,4 @@
-//! The mark of a file that has no name and is still in use.
+//! The orphan record of a file that has no name and is still in use.
 
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
@@ -8,17 +8,17 @@ use super::{Block, finish, open};
 const MAGIC: &[u8; 4] = b"FBOR";
 const WHAT: &str = "mark of a file without a name";
 
-/// A file that has no name: it goes when nobody uses it any more.
+/// A file without a name. It is removed when it is no longer in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Orphan {
-    /// Its i-number.
+    /// The i-number.
     pub(crate) file: u64,
-    /// Its generation.
+    /// The generation.
     pub(crate) generation: u64,
 }
 
 impl Orphan {
-    /// Its bytes.
+    /// Encodes the record.
     pub(crate) fn encode(&self) -> Block {
         let mut out = Vec::from(*MAGIC);
         out.extend_from_slice(&[0; 4]);
@@ -27,10 +27,11 @@ impl Orphan {
         finish(out)
     }
 
-    /// The mark in a sector; nothing in one that is not mapped, and so reads as zeroes.
+    /// Decodes the record in a sector. Returns `None` for an unmapped sector, which reads as zeroes.
     ///
     /// # Errors
-    /// If it is neither.
+    ///
+    /// If the record is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Orphan>, FormatError> {
         if is_zero(bytes) {
             return Ok(None);

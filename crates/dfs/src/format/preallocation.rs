@@ -25,7 +25,7 @@ pub(crate) struct Preallocation {
     pub(crate) file: u64,
     /// The file's generation.
     pub(crate) generation: u64,
-    /// [`PREALLOCATED_RANGES_MAX`] at most, and at least one.
+    /// At least one range, and at most [`PREALLOCATED_RANGES_MAX`].
     pub(crate) ranges: RangeSet,
 }
 
@@ -35,7 +35,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
 }
 
 impl Preallocation {
-    /// Encodes the record in whole sectors.
+    /// Encodes the record, padded to whole sectors.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = self.ranges.ranges();
         let mut out = Vec::from(*MAGIC);
@@ -53,10 +53,10 @@ impl Preallocation {
         out
     }
 
-    /// Decodes the record in the sectors that a file has for it. Returns `None` if these are not mapped, and so read as
-    /// zeroes.
+    /// Decodes the record in the sectors reserved for it. Returns `None` for unmapped sectors, which read as zeroes.
     ///
     /// # Errors
+    ///
     /// If the record is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Preallocation>, FormatError> {
         if is_zero(bytes) {
@@ -105,7 +105,7 @@ fn next_range(from: &mut Reader<'_>) -> Option<Range<u64>> {
     (start < end).then_some(start..end)
 }
 
-/// Returns the number of sectors that a record of so many ranges takes.
+/// Returns the number of sectors that a record with `ranges` ranges takes.
 pub(crate) fn sectors_of(ranges: usize) -> usize {
     (HEADER + RANGE * ranges).div_ceil(SECTOR_BYTES as usize)
 }

@@ -1,4 +1,4 @@
-//! What a filesystem says of itself.
+//! The superblock of a filesystem.
 
 use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
@@ -9,21 +9,21 @@ use crate::geometry::Geometry;
 const MAGIC: &[u8; 8] = b"FOREDFS\x01";
 const WHAT: &str = "superblock of a filesystem";
 
-/// What a filesystem says of itself; at sector 0 of the space.
+/// The superblock of a filesystem, at sector 0 of the space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// Whose it is.
+    /// The volume's identity.
     pub volume: VolumeId,
-    /// How often it was taken up: generations of files begin anew with it.
+    /// The number of times that the filesystem was opened. Generations of new files begin with it.
     pub mounts: u64,
-    /// The key of the hash by which entries of directories are found.
+    /// The key for the hash of names in directories.
     pub hash_key: [u8; 16],
-    /// How the space is divided.
+    /// The division of the space.
     pub geometry: Geometry,
 }
 
 impl Superblock {
-    /// Its bytes.
+    /// Encodes the superblock.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         out.extend_from_slice(&self.mounts.to_le_bytes());
@@ -33,10 +33,11 @@ impl Superblock {
         finish(out)
     }
 
-    /// The superblock in these bytes.
+    /// Decodes the superblock.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged, and of a filesystem that can be.
+    ///
+    /// If the superblock is missing or damaged, has another version, or has an impossible geometry.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
         let mut from = open(bytes, MAGIC, WHAT)?;
         let decoded = (|| {

@@ -1,4 +1,4 @@
-//! Changes of many places at once are what they would be one after the other.
+//! Atomic changes of many ranges have the same result as sequential changes.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn data(len: u64, of: u8) -> Buf {
     BufMut::copy_of(&vec![of; len as usize]).freeze()
 }
 
-/// Edits at random, and the same of a vector.
+/// Returns random edits, and applies the same edits to a vector.
 fn edits(rng: &Rng, model: &mut Vec<u8>) -> Edits {
     let mut edits = Edits::new();
     let most = rng.pick(&[300, 2000, 40_000, 100_000]);
@@ -105,7 +105,7 @@ fn edits_that_are_too_many_or_of_what_has_no_data_change_nothing() {
         let refused = fs.edit(&both);
         assert!(matches!(refused.await, Err(FsError::IsDirectory)));
         assert_eq!(content(&fs, file).await, vec![1; 8192]);
-        // Neighbours count as one.
+        // Neighbouring pieces count as one.
         let mut row = Edits::new();
         for n in 0..8 << 10 {
             row.write(n * 4096, data(4096, n as u8));

@@ -1,4 +1,4 @@
-//! How many sectors a file takes, which is remembered, beside what the space says.
+//! Compares the cached number of sectors of a file with the space's map.
 
 use forebay_device::BufMut;
 use forebay_dfs::{Fallocate, Fs, Kind, NewAttributes, ROOT};
@@ -9,7 +9,7 @@ use crate::world::run;
 
 const END: u64 = 600 << 10;
 
-/// What is mapped of a file with a chunk, counted anew.
+/// Counts the mapped sectors of a file with a chunk.
 async fn counted(fs: &Fs, file: u64) -> u64 {
     let geometry = fs.superblock().geometry;
     let inode = fs.inode(file).await.expect("known");
@@ -27,7 +27,7 @@ async fn write(fs: &Fs, file: u64, at: u64, len: u64) {
     fs.write(file, Some(at), data).await.expect("written");
 }
 
-/// Something that changes how much of a file there is.
+/// Changes the size or the mapped ranges of a file at random.
 async fn change(fs: &Fs, file: u64, rng: &Rng) {
     let (at, len) = (rng.below(END), 1 + rng.below(20 << 10));
     match rng.below(6) {

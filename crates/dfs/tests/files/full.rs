@@ -1,4 +1,4 @@
-//! A filesystem that is full says so, and becomes empty again.
+//! A full filesystem returns errors, and can be emptied again.
 
 use forebay_device::BufMut;
 use forebay_dfs::{
@@ -12,7 +12,7 @@ fn is_full<T>(done: &Result<T, FsError>) -> bool {
     matches!(done, Err(FsError::Space(SpaceError::Full { .. })))
 }
 
-/// Fills it, to the last sector.
+/// Fills the filesystem to the last sector.
 async fn fill(fs: &Fs, file: u64) {
     for len in [256 << 10, 4096, 512] {
         loop {
@@ -25,7 +25,7 @@ async fn fill(fs: &Fs, file: u64) {
     }
 }
 
-/// Forgets a file, and takes what room there is again.
+/// Forgets a file, and fills the space that this frees.
 async fn forget(world: &World, file: u64, filler: u64) {
     world.fs.forget(file, 1).await.expect("forgotten");
     fill(&world.fs, filler).await;
@@ -43,7 +43,7 @@ fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
         assert!(is_full(&refused));
         fill(fs, file).await;
         assert!(fs.room().free < 256 << 10 && fs.room().bytes < empty.bytes / 16 * 17);
-        // There is room for what is there already.
+        // Preallocation of mapped data needs no more space.
         fs.fallocate(file, 0, 1 << 20, too_much)
             .await
             .expect("it is there");
@@ -77,7 +77,7 @@ fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_i
         fill(fs, filler).await;
         let new = New::of(Kind::Regular, 0o644);
         assert!(is_full(&fs.make(ROOT, b"more", &new).await));
-        // Each is in use, so that it gets a mark.
+        // Each file is in use, so that it needs an orphan record.
         fs.unlink(directory, b"a").await.expect("its name goes");
         forget(&world, a, filler).await;
         fs.rename((directory, b"c"), (directory, b"b"), Target::Any)

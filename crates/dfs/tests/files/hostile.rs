@@ -1,4 +1,4 @@
-//! What somebody made of the space who knows the checksums gives errors, and nothing that never ends.
+//! Hostile contents of the space with valid checksums cause errors, and no endless loops.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use forebay_vsl::{Batch, Space};
 
 use super::world::{World, run_unchecked};
 
-/// Where the only entry of a directory is, and what it says.
+/// Returns the only entry of a directory, and its sector.
 async fn only_entry(fs: &Fs, directory: u64) -> (Sector, Entry) {
     let base = fs.inode(directory).await.expect("there").base;
     let mapped = fs.space().next_mapped(base..base + (1 << 35)).await;
@@ -29,7 +29,7 @@ async fn put(space: &Space, at: Sector, bytes: &[u8]) {
     done.expect("written");
 }
 
-/// A filesystem with a file, of which an entry says what it is told, taken up again.
+/// Makes a file, changes its directory entry with `change`, and opens the filesystem again.
 async fn with_entry(world: World, change: impl FnOnce(&mut Entry)) -> World {
     let file = world.make(ROOT, b"a", Kind::Regular).await;
     world.fs.forget(file, 1).await.expect("forgotten");
@@ -49,7 +49,7 @@ fn contradicts<T: std::fmt::Debug>(done: Result<T, FsError>) {
     );
 }
 
-/// Found by reading: who looked it up read the entry again and again.
+/// Found by reading: a lookup read the entry again and again.
 #[test]
 fn a_name_of_a_file_that_is_not_there_is_an_error() {
     run_unchecked(|world| async move {
@@ -72,7 +72,7 @@ fn a_name_of_one_that_was_there_before_is_an_error() {
     });
 }
 
-/// Found by reading: what lay where a pipe said that it has data went with it.
+/// Found by reading: an i-node of a pipe claimed to have data, and its removal also removed the data at that location.
 #[test]
 fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
     type Made = fn(&mut Inode);

@@ -1,4 +1,4 @@
-//! Things that are large, or odd. `FOREBAY_CASES=all` makes them as large as they are meant to be, which takes a long time.
+//! Large or unusual cases. `FOREBAY_CASES=all` runs them at full size, which takes a long time.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,7 @@ use forebay_dfs::{
 
 use super::world::{World, run, run_on};
 
-/// As many as there are meant to be, or a part that is soon done.
+/// Returns the full number of cases, or a small number that runs quickly.
 fn cases(all: u64, some: u64) -> u64 {
     match std::env::var("FOREBAY_CASES").as_deref() {
         Ok("all") => all,
@@ -22,7 +22,7 @@ fn bytes(of: &[u8]) -> Buf {
     BufMut::copy_of(of).freeze()
 }
 
-/// Makes a file and does not use it.
+/// Makes a file and ends its use.
 async fn leave(world: &World, directory: u64, name: &[u8], kind: Kind) -> u64 {
     let file = world.make(directory, name, kind).await;
     world.fs.forget(file, 1).await.expect("forgotten");
@@ -97,7 +97,7 @@ fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
                 .look_up(directory, format!("name {}", count / 2).as_bytes())
                 .await;
             assert_eq!(u64::from(named.expect("there").links), count + 1);
-            // What they hash to is enough: ten million names are much to remember.
+            // The hashes are sufficient: ten million names would need too much memory.
             let mut names: Vec<u64> = Vec::new();
             let (hash, mut from) = (RandomState::new(), 0);
             loop {
@@ -192,7 +192,7 @@ fn a_file_of_16_tib_with_a_few_bytes_takes_a_few_sectors() {
             Err(FsError::TooLarge(_))
         ));
         assert_eq!(fs.sectors(file).await.expect("told"), 4);
-        // From hole to data to hole, to the end.
+        // Alternates between data and holes up to the end.
         let mut at = 0;
         for place in places {
             let data = fs.seek(file, at, false).await.expect("data");
@@ -304,7 +304,7 @@ fn files_that_were_only_read_are_not_all_kept_in_memory() {
             world.fs.read(file, 0, 1).await.expect("read");
             world.fs.forget(file, 1).await.expect("forgotten");
         }
-        // What would be kept has its time to be written yet.
+        // Files that stayed in memory would still have times to be written.
         let before = world.fs.space().stats().batches;
         world.fs.sync().await.expect("durable");
         let written = world.fs.space().stats().batches - before;

@@ -1,4 +1,4 @@
-//! The filesystem on a volume in memory: where it is full, where many do something at once, where things are large.
+//! Tests of the filesystem on a volume in memory: a full volume, concurrent operations, and large files.
 
 mod atomic;
 mod counts;

@@ -1,4 +1,4 @@
-//! Where a file's bytes lie is told.
+//! Reports the locations of a file's bytes.
 
 use forebay_device::BufMut;
 use forebay_dfs::{Fallocate, FsError, Kind, ROOT};
@@ -36,7 +36,7 @@ fn bytes_are_with_the_i_node_then_gathered_then_on_the_medium_and_holes_are_nowh
             (3 << 20..(3 << 20) + 100, Where::Memory),
         ];
         assert_eq!(told(100..u64::MAX).await, expected);
-        // The open segment is in memory till it is full.
+        // The open segment is in memory until it is full.
         let other = world.make(ROOT, b"b", Kind::Regular).await;
         for _ in 0..4 {
             let data = BufMut::zeroed(1 << 20).freeze();

@@ -1,4 +1,4 @@
-//! Preallocated space: it counts as taken, belongs to its file, and comes back.
+//! Preallocated space counts as used, is reserved for its file, and is released.
 
 use forebay_device::BufMut;
 use forebay_dfs::{Edits, Fallocate, Fs, FsError, Kind, NewAttributes, ROOT};
@@ -41,7 +41,7 @@ async fn fill(fs: &Fs, file: u64) {
     }
 }
 
-/// The space that the filesystem counts as free, and the sectors of a file.
+/// Returns the filesystem's free space and the number of sectors of a file.
 async fn taken(fs: &Fs, file: u64) -> (u64, u64) {
     (fs.room().free, sectors(fs, file).await)
 }
@@ -69,7 +69,7 @@ fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
         let fs = &world.fs;
         let file = fs.look_up(ROOT, b"file").await.expect("there").file;
         assert_eq!(sectors(fs, file).await, 6 * MIB / 512);
-        // The filler gets nothing, and the file all that is its.
+        // The filler gets no space, and the file all of its preallocated space.
         let filler = fs.look_up(ROOT, b"filler").await.expect("there").file;
         assert!(zeroes(fs, filler, None, 512).await.is_err());
         let mut order: Vec<u64> = (0..6 * MIB / 4096).collect();
@@ -80,7 +80,8 @@ fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
                 .expect("written");
             assert_eq!(sectors(fs, file).await, 6 * MIB / 512);
         }
-        // Blocks were preallocated one by one, and weigh less in pairs. No more than that is left.
+        // Blocks were preallocated one by one, but take less space when they are written in pairs. Only this difference
+        // remains.
         let mut more = 0;
         while zeroes(fs, file, None, 4096).await.is_ok() {
             more += 1;
@@ -103,12 +104,12 @@ fn what_is_released_can_be_had_by_others() {
             .expect("preallocated");
         let with = taken(fs, file).await;
         assert!(with.0 < before.0 && with.1 == 2 * MIB / 512);
-        // A hole in the middle gives back what it covers.
+        // A hole in the middle releases the space that it covers.
         fs.fallocate(file, MIB, MIB / 2, Fallocate::Punch)
             .await
             .expect("a hole");
         assert_eq!(taken(fs, file).await.1, 3 * MIB / 2 / 512);
-        // Zeroing does not, also of what is written.
+        // Zeroing releases no space, also where the file was written.
         fs.fallocate(file, 0, 4096, Fallocate::Zero { keep_size: true })
             .await
             .expect("zeroed");
@@ -117,7 +118,7 @@ fn what_is_released_can_be_had_by_others() {
         assert_eq!(taken(fs, file).await.1, 3 * MIB / 2 / 512);
         resize(fs, file, 512 << 10).await;
         assert_eq!(taken(fs, file).await.1, 1024);
-        // An exchange releases what both have.
+        // An exchange releases the preallocated ranges of both files.
         fs.fallocate(other, 0, MIB, EXTEND)
             .await
             .expect("preallocated");
@@ -135,7 +136,7 @@ fn what_is_released_can_be_had_by_others() {
     });
 }
 
-/// Punches a hole into a file, together with other changes or by itself.
+/// Punches a hole into a file, by an edit or by `fallocate`.
 async fn punch(fs: &Fs, file: u64, at: u64, len: u64, together: bool) {
     if together {
         let mut edits = Edits::default();
@@ -148,8 +149,8 @@ async fn punch(fs: &Fs, file: u64, at: u64, len: u64, together: bool) {
     }
 }
 
-/// The record of a file's ranges goes once all is written. The other bytes of a sector are written again without more room, so
-/// a hole in a part of it leaves it mapped.
+/// The record of a file's ranges is removed once all of its sectors are mapped. The other bytes of a sector can be
+/// written again without more space, so a hole in a part of a sector leaves it mapped.
 #[test]
 fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
     run(|world| async move {
@@ -166,7 +167,7 @@ fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
                     .await
                     .expect("preallocated");
                 if is_written {
-                    // The last is written again while the end of its sector is preallocated.
+                    // The sector is written again while the rest of it is preallocated.
                     zeroes(fs, file, Some(0), len).await.expect("written");
                     fs.forget(file, 1).await.expect("forgotten");
                 }
@@ -217,7 +218,7 @@ fn small_files_and_those_that_move_keep_what_is_preallocated() {
         assert_eq!(sectors(fs, file).await, 2);
         zeroes(fs, file, Some(0), 1024).await.expect("written");
         assert_eq!(sectors(fs, file).await, 2);
-        // From the i-node to the slot, and from there to the chunk.
+        // Moves the data from the i-node to the slot, and from there to the chunk.
         let moving = world.make(ROOT, b"moving", Kind::Regular).await;
         zeroes(fs, moving, Some(0), 100).await.expect("written");
         fs.fallocate(moving, 0, 100_000, KEEP)
@@ -255,7 +256,7 @@ fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
             matches!(refused, Err(FsError::PreallocatedRanges)),
             "{refused:?}"
         );
-        // One that closes a gap is no more.
+        // A range that closes a gap does not increase the number of ranges.
         fs.fallocate(file, 4096, 4096, KEEP)
             .await
             .expect("preallocated");
@@ -263,7 +264,7 @@ fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
             .await
             .expect("preallocated");
         assert_eq!(sectors(fs, file).await, 512 * 8);
-        // A hole that would make one more stays preallocated, and reads as zeroes.
+        // A hole that would split a range beyond the limit stays preallocated, and reads as zeroes.
         zeroes(fs, file, Some(0), 512 << 10).await.expect("written");
         let before = sectors(fs, file).await;
         fs.fallocate(file, 512, 512, Fallocate::Punch)

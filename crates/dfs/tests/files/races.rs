@@ -1,5 +1,5 @@
-//! What many do at once. Each of these was found by reading for it: an operation is in the space a little before what is in
-//! memory says so, and here somebody looks in between.
+//! Concurrent operations. Each of these bugs was found by reading: an operation changes the space a little earlier than
+//! memory, and another operation looks in between.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use futures_util::future::join;
 
 use super::world::{run, there};
 
-/// So much that a batch of it has everybody else take a turn before it is told in memory.
+/// An amount of data large enough that other tasks run between the batch in the space and the update of memory.
 const MUCH: usize = 128 << 10;
 
 fn bytes(of: u8, len: usize) -> Buf {
@@ -54,7 +54,7 @@ fn what_is_read_while_a_file_moves_to_a_chunk_is_its_data() {
 fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
-        // What is in the way until others have a turn comes to be so at some of the sizes.
+        // Some of the sizes trigger the interleaving that this test needs.
         for round in 0..200 {
             let file = world.make(ROOT, b"a", Kind::Regular).await;
             let len = 2000 + 97 * round;
@@ -168,7 +168,7 @@ fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
     });
 }
 
-/// Found by the simulator's users who do two things at once.
+/// Found by the simulator with clients that do two things at once.
 #[test]
 fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
     run(|world| async move {
@@ -212,7 +212,7 @@ fn files_without_a_name_go_when_all_is_forgotten_at_once() {
         for n in 0..20_u8 {
             assert_eq!(there(&fs, &[b'a' + n]).await, n % 2 != 0);
         }
-        // `run` sees to it that none is left.
+        // `run` checks that no orphan is left.
         world
     });
 }

@@ -8,11 +8,11 @@ use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, VolumeId, 
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_vsl::{Layout, Options, Workers};
 
-/// A filesystem, and what is around it.
+/// A filesystem with its runtime, clock and device.
 pub(crate) struct World {
     pub(crate) rt: Rt,
     pub(crate) fs: Fs,
-    /// What time it is, in seconds.
+    /// The present time, in seconds.
     pub(crate) now: Rc<Cell<i64>>,
     device: Rc<dyn Device>,
     _workers: Workers,
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The same filesystem, taken up again after everything was made durable.
+    /// Makes everything durable, and opens the filesystem again.
     pub(crate) async fn again(self) -> World {
         self.fs.sync().await.expect("durable");
         let World {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// What the medium has: whole blocks around what is asked for are read.
+    /// Reads bytes from the device, by reading the whole blocks that contain them.
     pub(crate) async fn medium(&self, at: u64, len: usize) -> Vec<u8> {
         let first = at / 4096 * 4096;
         let skip = (at - first) as usize;
@@ -104,7 +104,7 @@ impl World {
     }
 }
 
-/// Does something with a filesystem on a medium of so many bytes, and looks afterwards whether it is what it should be.
+/// Runs `work` with a filesystem on a device of `bytes` bytes, and checks the filesystem afterwards.
 pub(crate) fn run_on<F: Future<Output = World> + 'static>(
     bytes: u64,
     geometry: Geometry,
@@ -122,12 +122,12 @@ pub(crate) fn run_on<F: Future<Output = World> + 'static>(
     });
 }
 
-/// The same on some medium.
+/// Like [`run_on`], with a device of 64 MiB.
 pub(crate) fn run<F: Future<Output = World> + 'static>(work: impl FnOnce(World) -> F + 'static) {
     run_on(64 << 20, Geometry::default(), work);
 }
 
-/// Does something with a filesystem that is not what it should be afterwards.
+/// Runs `work` with a filesystem that would fail the check afterwards.
 pub(crate) fn run_unchecked<F: Future<Output = ()> + 'static>(
     work: impl FnOnce(World) -> F + 'static,
 ) {
@@ -137,7 +137,7 @@ pub(crate) fn run_unchecked<F: Future<Output = ()> + 'static>(
         .block_on(async move { work(World::new(rt, 64 << 20, Geometry::default()).await).await });
 }
 
-/// Whether the root directory has a name.
+/// Returns true if the name exists in the root directory.
 pub(crate) async fn there(fs: &Fs, name: &[u8]) -> bool {
     match fs.look_up(ROOT, name).await {
         Ok(inode) => {
