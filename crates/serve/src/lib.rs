@@ -1,10 +1,9 @@
-//! Front ends: what makes a `Device` visible to others. Each is protocol ↔ `Device`, nothing else.
+//! Front ends make a `Device` visible to clients. Each front end only converts between its protocol and `Device`.
 //!
-//! [`nbd`] serves any device over the network block device protocol; [`volume_file`] as one file of a
-//! filesystem, over the FUSE server in [`fuse`]; [`blockdev`] makes a kernel block device of what a front
-//! end serves, or of a device itself where the kernel has ublk. What they all do with a request is in
-//! `requests`, and all requests of a daemon, whichever way they come, take their buffers from one bounded
-//! [`Memory`].
+//! [`nbd`] serves any device over the network block device protocol. [`volume_file`] serves a device as a file of a
+//! filesystem, over the FUSE server in [`fuse`]. [`blockdev`] makes a kernel block device of such an export or file, or
+//! of the device itself where the kernel has ublk. The steps common to all requests are in `requests`. All requests of
+//! a daemon, through any front end, take their buffers from one bounded [`Memory`].
 
 pub mod blockdev;
 pub mod fuse;

@@ -1,7 +1,7 @@
-//! A client: what programs and tests that use a served volume without a kernel say to it.
+//! An NBD client for programs and tests that use a served volume without the kernel's driver.
 //!
-//! [`Client`] speaks over any byte stream and does as it is told, right or wrong, so that servers can be
-//! tried with it. [`BlockingClient`] is the same one over a socket, for those who have no executor.
+//! [`Client`] runs over any byte stream. It sends what the caller asks for, valid or not, so that tests can try servers
+//! with it. [`BlockingClient`] wraps it over a socket for callers without an executor.
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -16,9 +16,9 @@ use super::format::{
     info, option, reply,
 };
 
-/// An option's reply, or a chunk, is not longer than this, in bytes; more is not from a server.
+/// Limit on the length of an option's reply or of a chunk, in bytes. A longer reply cannot come from a server.
 const REPLY_BYTES_MAX: u32 = 64 << 20;
-/// What a client that has nothing against it answers to the greeting.
+/// Answer to the greeting of a client that agrees to everything offered.
 const FLAGS: u32 = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) as u32;
 
 /// A byte stream to a server.
@@ -33,14 +33,15 @@ pub trait Peer {
 /// A chunk of a structured reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    /// What it is, which request it answers, and whether it is the last that does.
+    /// Kind of the chunk, cookie of its request, and the flag of the last chunk.
     pub header: ChunkHeader,
-    /// Its payload.
+    /// Payload.
     pub data: Vec<u8>,
 }
 
 impl Chunk {
-    /// If it is an error: its number, and where it happened if that is told.
+    /// Decodes an error chunk: its error number, and the offset of the error if the chunk contains an offset. `None`
+    /// for other chunks.
     pub fn error(&self) -> Option<(u32, Option<u64>)> {
         let mut reader = Reader(&self.data);
         let errno = reader.u32()?;
@@ -53,7 +54,8 @@ impl Chunk {
         }
     }
 
-    /// If it is the state of a range: the context's number, and lengths and values of the extents.
+    /// Decodes a block status chunk: the number of the context, and length and value of each extent. `None` for other
+    /// chunks.
     pub fn extents(&self) -> Option<(u32, Vec<(u32, u32)>)> {
         if self.header.kind != chunk::BLOCK_STATUS {
             return None;
@@ -77,12 +79,12 @@ fn garbage(what: &str) -> io::Error {
 }
 
 impl<P: Peer> Client<P> {
-    /// Nothing is said yet.
+    /// Creates a client; sends nothing yet.
     pub fn new(peer: P) -> Client<P> {
         Client { peer, cookie: 0 }
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub fn peer(&self) -> &P {
         &self.peer
     }
@@ -90,7 +92,7 @@ impl<P: Peer> Client<P> {
     /// Receives the greeting and answers it with `flags`.
     ///
     /// # Errors
-    /// If the stream ends or breaks, or brings something else; so for all below.
+    /// If the stream ends, breaks, or contains something else. The same holds for all methods below.
     pub async fn greet(&self, flags: u32) -> io::Result<()> {
         if self.peer.read(greeting().len()).await? != greeting() {
             return Err(garbage("another greeting"));
@@ -103,7 +105,7 @@ impl<P: Peer> Client<P> {
         self.peer.write(&[&client::option(option, data)]).await
     }
 
-    /// Sends an option and gathers its replies, with what they are, up to the last.
+    /// Sends an option, and returns the kind and data of all its replies, including the last.
     pub async fn option(&self, option: u32, data: &[u8]) -> io::Result<Vec<(u32, Vec<u8>)>> {
         self.send_option(option, data).await?;
         let mut replies = Vec::new();
@@ -119,7 +121,7 @@ impl<P: Peer> Client<P> {
         }
     }
 
-    /// Asks to use the export `name` and gives its length in bytes.
+    /// Asks to use the export `name`, and returns its length in bytes.
     pub async fn go(&self, name: &str) -> io::Result<u64> {
         let replies = self
             .option(option::GO, &client::info_query(name, &[]))
@@ -134,7 +136,7 @@ impl<P: Peer> Client<P> {
         len.ok_or_else(|| garbage("no size"))
     }
 
-    /// Sends a request without waiting for its reply. Gives its cookie.
+    /// Sends a request without waiting for its reply. Returns the request's cookie.
     pub async fn send(
         &mut self,
         command: u16,
@@ -155,13 +157,13 @@ impl<P: Peer> Client<P> {
         Ok(self.cookie)
     }
 
-    /// The next simple reply.
+    /// Receives the next simple reply.
     pub async fn simple(&self) -> io::Result<SimpleReply> {
         let header = self.peer.read(SIMPLE_REPLY_BYTES).await?;
         SimpleReply::decode(&header).ok_or_else(|| garbage("another reply"))
     }
 
-    /// The next chunk.
+    /// Receives the next chunk.
     pub async fn chunk(&self) -> io::Result<Chunk> {
         let header = ChunkHeader::decode(&self.peer.read(CHUNK_BYTES).await?);
         let header = header.filter(|header| header.len <= REPLY_BYTES_MAX);
@@ -170,7 +172,8 @@ impl<P: Peer> Client<P> {
         Ok(Chunk { header, data })
     }
 
-    /// A request with a simple reply, alone under way: its error, 0 if none. A read's data follows.
+    /// Sends a request with a simple reply, while no other is under way. Returns the reply's error number, 0 on
+    /// success. The data of a read follows on the stream.
     pub async fn call(
         &mut self,
         command: u16,
@@ -186,7 +189,7 @@ impl<P: Peer> Client<P> {
         }
     }
 
-    /// The chunks that answer a request, alone under way.
+    /// Sends a request, while no other is under way, and returns the chunks of its answer.
     pub async fn chunks(
         &mut self,
         command: u16,
@@ -210,7 +213,7 @@ impl<P: Peer> Client<P> {
     }
 }
 
-/// A socket that is waited for in the system: its futures are ready when they are first polled.
+/// A blocking socket: its futures are ready when they are first polled.
 struct Blocking(UnixStream);
 
 impl Peer for Blocking {
@@ -229,8 +232,7 @@ fn now<T>(done: impl Future<Output = T>) -> T {
     done.now_or_never().expect("a blocking stream never waits")
 }
 
-/// A connection to one export over a unix socket, one request at a time: enough to use a volume
-/// without root.
+/// A connection to one export over a unix socket, with one request at a time: enough to use a volume without root.
 pub struct BlockingClient {
     client: Client<Blocking>,
     len: u64,
@@ -240,7 +242,7 @@ impl BlockingClient {
     /// Connects to the export `name` at the unix socket `path`.
     ///
     /// # Errors
-    /// If there is no server, or it has no such export.
+    /// If the connection fails, or the server has no such export.
     pub fn connect(path: &Path, name: &str) -> io::Result<BlockingClient> {
         let client = Client::new(Blocking(UnixStream::connect(path)?));
         now(client.greet(FLAGS))?;
@@ -248,12 +250,12 @@ impl BlockingClient {
         Ok(BlockingClient { client, len })
     }
 
-    /// The export's length in bytes.
+    /// Returns the export's length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if the export has no bytes.
+    /// Returns true if the export has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -268,7 +270,7 @@ impl BlockingClient {
     /// Reads `len` bytes from byte `at`.
     ///
     /// # Errors
-    /// The server's, or what is wrong with the connection; so for all below.
+    /// The server's error, or the fault of the connection. The same holds for all methods below.
     pub fn read(&mut self, at: u64, len: u32) -> io::Result<Vec<u8>> {
         self.call(command::READ, at, len, &[])?;
         now(self.client.peer.read(len as usize))
@@ -279,12 +281,12 @@ impl BlockingClient {
         self.call(command::WRITE, at, data.len() as u32, data)
     }
 
-    /// Gives up `len` bytes from byte `at`.
+    /// Trims `len` bytes from byte `at`.
     pub fn trim(&mut self, at: u64, len: u32) -> io::Result<()> {
         self.call(command::TRIM, at, len, &[])
     }
 
-    /// Makes durable what was written.
+    /// Makes all previous writes durable.
     pub fn flush(&mut self) -> io::Result<()> {
         self.call(command::FLUSH, 0, 0, &[])
     }
@@ -292,7 +294,7 @@ impl BlockingClient {
 
 impl Drop for BlockingClient {
     fn drop(&mut self) {
-        // If it is gone already, so much the better.
+        // An error is harmless: the server is gone already.
         let _ = now(self.client.send(command::DISC, 0, 0, 0, &[]));
     }
 }

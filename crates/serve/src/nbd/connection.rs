@@ -1,4 +1,4 @@
-//! One client's side of things once the haggling is over: what it may have under way, and its replies.
+//! The server's side of one connection after the handshake: its requests under way and their replies.
 
 use std::cell::Cell;
 
@@ -11,31 +11,31 @@ use super::limits::Limits;
 use super::outbox::{HEADERS_COST, Outbox};
 use crate::requests::{Load, Memory, Target, UnderWay};
 
-/// What to answer, and what it takes of what may be under way until it is answered.
+/// The cookie of a request, and the share of the connection's limits that the request holds until it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
     pub(super) cookie: u64,
     pub(super) load: Load,
 }
 
-/// Shared by the task that reads requests, those that carry them out, and the one that sends replies.
+/// State shared by the task that reads requests, those that execute them, and the task that sends replies.
 ///
-/// A request is under way from its admission until its reply is sent or given up.
+/// A request is under way from its admission until its reply is sent or abandoned.
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) session: Session,
     pub(super) memory: Memory,
     pub(super) outbox: Outbox,
-    /// What replies hold of the memory, and the headers among them for good.
+    /// Account for the memory of replies. The memory of headers stays leased as long as the connection.
     replies: Account,
     _headers: Lease,
     pub(super) under_way: UnderWay,
-    /// No more requests come.
+    /// No more requests will come.
     closing: Cell<bool>,
 }
 
 impl Connection {
-    /// `replies` has the outbox's reserve.
+    /// Creates the state of a connection. `replies` has the reserve of the outbox.
     pub(super) async fn new(
         rt: Rt,
         session: Session,
@@ -65,42 +65,42 @@ impl Connection {
         self.replies.lease(Memory::cost(len)).await
     }
 
-    /// Says that a request will have no reply.
+    /// Ends a request without a reply.
     pub(super) fn abandon(&self, ticket: Ticket) {
         self.under_way.release(ticket.load);
-        // If it was the last, nothing is left to be sent.
+        // This may have been the last request, after which the sender has to end.
         self.outbox.filled.notify_all();
     }
 
-    /// Says that no more requests come.
+    /// Records that no more requests will come.
     pub(super) fn close(&self) {
         self.closing.set(true);
         self.outbox.filled.notify_all();
     }
 
-    /// True once nothing is left to be done or sent.
+    /// Returns true once all requests have ended and their replies are sent.
     pub(super) fn is_over(&self) -> bool {
         self.closing.get() && self.under_way.is_idle()
     }
 
-    /// Adds to the replies.
+    /// Appends to the replies.
     pub(super) fn put(&self, bytes: Buf) {
         self.outbox.put(&[], [bytes]);
     }
 
-    /// The reply is complete.
+    /// Completes the reply.
     pub(super) fn settle(&self, ticket: Ticket) {
         self.outbox.settle(ticket.load);
     }
 
-    /// A reply without data, for anything but reads and block status.
+    /// Sends a reply without data. Not for reads or block status.
     pub(super) fn reply(&self, ticket: Ticket, outcome: Result<(), Errno>) {
         let header = format::simple_reply(ticket.cookie, outcome.err());
         self.outbox.put(&header, []);
         self.settle(ticket);
     }
 
-    /// The whole answer of a read from `at` on, `data` with its lease.
+    /// Sends the whole answer of a read that began at `at`: `data` with its lease.
     pub(super) fn reply_data(
         &self,
         ticket: Ticket,
@@ -122,7 +122,7 @@ impl Connection {
         self.settle(ticket);
     }
 
-    /// The error of a read, for a position if one is known.
+    /// Sends the error of a read, with its offset if known.
     pub(super) fn reply_read_error(&self, ticket: Ticket, errno: Errno, at: Option<u64>) {
         if self.session.structured {
             self.chunk_error(ticket, true, errno, at);
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Part of the answer of a read.
+    /// Sends a part of the answer of a read.
     pub(super) fn chunk_data(&self, ticket: Ticket, done: bool, at: u64, data: Buf, lease: Lease) {
         let header = format::data_chunk(ticket.cookie, done, at, data.len() as u32);
         self.outbox.put(&header, [data]);
@@ -139,7 +139,7 @@ impl Connection {
         self.chunk_put(ticket, done);
     }
 
-    /// An error as part of a structured answer.
+    /// Sends an error as part of a structured answer.
     pub(super) fn chunk_error(&self, ticket: Ticket, done: bool, errno: Errno, at: Option<u64>) {
         let chunk = format::error_chunk(ticket.cookie, done, errno, at);
         self.outbox.put(&chunk, []);

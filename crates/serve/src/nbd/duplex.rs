@@ -1,4 +1,4 @@
-//! Two ends of a byte stream in memory, for a client in the same process: tests and fuzzing.
+//! An in-memory byte stream with two ends, for a client in the same process: tests and fuzzing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::wire::{Wire, WireFuture};
 struct Pipe {
     bytes: RefCell<VecDeque<u8>>,
     capacity: usize,
-    /// Most bytes in one transfer.
+    /// Limit on the bytes of one transfer.
     grain: Cell<usize>,
     closed: Cell<bool>,
     changed: Event,
@@ -71,13 +71,13 @@ impl Pipe {
     }
 }
 
-/// One end.
+/// One end of the stream.
 pub struct End {
     incoming: Rc<Pipe>,
     outgoing: Rc<Pipe>,
 }
 
-/// Two ends that are connected.
+/// Returns two connected ends.
 pub fn pair() -> (Rc<End>, Rc<End>) {
     let (a, b) = (Pipe::new(), Pipe::new());
     let end = |incoming: &Rc<Pipe>, outgoing: &Rc<Pipe>| {
@@ -90,15 +90,15 @@ pub fn pair() -> (Rc<End>, Rc<End>) {
 }
 
 impl End {
-    /// Sends `bytes`, and waits for room in the stream.
+    /// Sends `bytes`, and waits for free capacity in the stream.
     ///
     /// # Errors
-    /// If it is closed.
+    /// If the stream is closed.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.outgoing.send(bytes).await
     }
 
-    /// Exactly `n` bytes; `None` if the stream ends before.
+    /// Reads exactly `n` bytes; `None` if the stream ends before.
     pub async fn read(&self, n: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; n];
         let mut done = 0;
@@ -111,17 +111,17 @@ impl End {
         Some(out)
     }
 
-    /// Makes what this end sends arrive in pieces of at most `n` bytes.
+    /// Makes the bytes sent by this end arrive in transfers of at most `n` bytes.
     pub fn send_in_grains(&self, n: usize) {
         self.outgoing.grain.set(n);
     }
 
-    /// Bytes that arrived and nobody has read.
+    /// Returns the number of bytes that arrived and are unread.
     pub fn unread(&self) -> usize {
         self.incoming.bytes.borrow().len()
     }
 
-    /// Bytes sent that the other end has not taken.
+    /// Returns the number of bytes sent that the other end has not received.
     pub fn untaken(&self) -> usize {
         self.outgoing.bytes.borrow().len()
     }

@@ -1,7 +1,7 @@
-//! Carrying out a request that makes sense, and its reply.
+//! Execution of a valid request, and its reply.
 //!
-//! Requests larger than [`PART_BYTES`] go to the device in parts of that size, all at once. A write
-//! up to that size is one device request, so it is as atomic as the device's writes are.
+//! Requests larger than [`PART_BYTES`] go to the device in parts of this size, all at once. A write up to this size is
+//! one device request, so it is as atomic as the device's writes.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -19,15 +19,15 @@ use super::inbox::Received;
 use super::status::Extent;
 use crate::requests::{Change, Fault, PART_BYTES};
 
-/// Most extents in an answer; a client that wants more asks again from where they end.
+/// Limit on the extents in an answer. A client that wants more asks again from the end of the last extent.
 const EXTENTS_MAX: usize = 4096;
 
-/// A write in several parts, each on its way while the next is received. It is answered when the last
-/// part lets go of it, if the client has sent them all.
+/// A write in several parts, each of which is written while the next is received. If the client has sent all parts, the
+/// write is answered when the last part drops its reference.
 pub(super) struct Parted {
     conn: Rc<Connection>,
     ticket: Ticket,
-    /// The first error of a part, or none.
+    /// The first error of a part.
     outcome: Cell<Result<(), Errno>>,
     received: Cell<bool>,
 }
@@ -42,7 +42,7 @@ impl Parted {
         })
     }
 
-    /// The client has sent all parts.
+    /// Records that the client has sent all parts.
     pub(super) fn is_received(&self) {
         self.received.set(true);
     }
@@ -57,7 +57,8 @@ impl Drop for Parted {
     }
 }
 
-/// The protocol keeps `EOVERFLOW` and `ENOTSUP` for one use each, so they are not among these.
+/// Converts a device's error. The protocol reserves `EOVERFLOW` and `ENOTSUP` for one use each, so neither is returned
+/// here.
 fn errno(error: &DeviceError) -> Errno {
     match Fault::of(error) {
         Fault::Io => Errno::Io,
@@ -69,14 +70,14 @@ fn errno(error: &DeviceError) -> Errno {
     }
 }
 
-/// `range` in parts of [`PART_BYTES`], the last perhaps shorter.
+/// Returns `range` in parts of [`PART_BYTES`]. The last part can be shorter.
 pub(super) fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     let starts = range.step_by(PART_BYTES);
     starts.map(move |start| start..end.min(start + PART_BYTES as u64))
 }
 
-/// Answers a request that returns nothing but success.
+/// Answers a request that returns no data.
 fn answer(conn: &Connection, ticket: Ticket, outcome: Result<()>) {
     conn.reply(ticket, outcome.as_ref().map_err(errno).copied());
 }
@@ -119,8 +120,8 @@ pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>
     }
 }
 
-/// A large read that is answered in one: what comes first cannot be sent before the last is there,
-/// since it says whether all went well.
+/// Executes a large read that needs a single answer. The first part cannot be sent before the last is read, because the
+/// header contains the outcome of the whole.
 pub(super) async fn read_whole(
     conn: Rc<Connection>,
     ticket: Ticket,
@@ -148,8 +149,8 @@ pub(super) async fn read_whole(
     }
 }
 
-/// A large read that may be answered in chunks: each begins when there is memory for it, and leaves
-/// when it is there.
+/// Executes a large read that may be answered in chunks. Each chunk's read begins when memory for it is available, and
+/// the chunk is sent as soon as it is read.
 pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
     let owner = &conn;
     let mut reads: FuturesUnordered<_> = parts(range)
@@ -170,7 +171,7 @@ pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Ran
     }
 }
 
-/// Lengths and values of `extents` clipped to `len` bytes, neighbours of one value joined.
+/// Returns lengths and values of `extents`, clipped to `len` bytes, with neighbours of equal value merged.
 fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec<(u32, u32)> {
     let mut out: Vec<(u32, u32)> = Vec::new();
     let mut left = len;
@@ -180,7 +181,7 @@ fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec
             break;
         }
         left -= n;
-        // The range's length came as 32 bits.
+        // The cast is lossless: the range's length came as 32 bits.
         let n = n as u32;
         match out.last_mut() {
             Some((len, last)) if *last == value(extent) => *len += n,
@@ -188,13 +189,13 @@ fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec
         }
     }
     if out.is_empty() {
-        // The protocol wants at least one, and 0 may be said of anything.
+        // The protocol wants at least one extent, and the value 0 is valid for any range.
         out.push((len as u32, 0));
     }
     out
 }
 
-/// Answers from memory, so it is not async.
+/// Answers a block status request. It answers from memory, so the function is not async.
 pub(super) fn status(
     conn: &Connection,
     ticket: Ticket,

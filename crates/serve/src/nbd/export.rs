@@ -1,4 +1,4 @@
-//! What is served, and what is known about it besides its bytes.
+//! An export: a device, its name, and its properties.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::format::{STRING_BYTES_MAX, export_flag};
 use super::status::{AllData, BlockStatus};
 use crate::requests::{Target, WHOLE_BYTES_MAX};
 
-/// The largest READ or WRITE served, in bytes: what the protocol wants every server to take.
+/// The largest READ or WRITE served, in bytes. The protocol wants every server to accept this size.
 pub const REQUEST_BYTES_MAX: u32 = WHOLE_BYTES_MAX as u32;
 
 /// A device under a name.
@@ -23,7 +23,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Serves all of `device` as `name`.
+    /// Creates an export of all of `device` with the name `name`.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract of `Device`.
@@ -38,36 +38,36 @@ impl Export {
         }
     }
 
-    /// With a text for people.
+    /// Sets a human-readable description.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Export {
         self.description = text.into();
         self
     }
 
-    /// With somebody who can tell the state of ranges.
+    /// Sets the source of block status.
     #[must_use]
     pub fn status(mut self, status: Rc<dyn BlockStatus>) -> Export {
         self.status = status;
         self
     }
 
-    /// With a device whose `write_zeroes` is faster (`true`) than writing zeroes: a client that asks
-    /// for fast zeroes or none gets them.
+    /// Declares (`true`) that the device's `write_zeroes` is faster than writing zeroes. The export then serves
+    /// requests for fast zeroes instead of refusing them.
     #[must_use]
     pub fn fast_zeroes(mut self, fast: bool) -> Export {
         self.fast_zeroes = fast;
         self
     }
 
-    /// Refusing (`true`) whatever would change the device.
+    /// Makes (`true`) the export refuse all requests that change the device.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Export {
         self.read_only = read_only;
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -92,7 +92,7 @@ impl Export {
         self.fast_zeroes
     }
 
-    /// Whether discards are of any use.
+    /// Returns true if the device supports discards.
     pub(super) fn discards(&self) -> bool {
         self.geometry().discard_granularity > 0
     }
@@ -101,7 +101,7 @@ impl Export {
         self.read_only
     }
 
-    /// The export's flags for a client that has or has not agreed on structured replies.
+    /// Returns the export's flags for a client that has or has not agreed on structured replies.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         use export_flag::*;
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
@@ -117,7 +117,7 @@ impl Export {
         flags | SEND_WRITE_ZEROES | SEND_FAST_ZERO
     }
 
-    /// Smallest, preferred and largest size of a request, in bytes.
+    /// Returns the smallest, preferred and largest size of a request, in bytes.
     pub(super) fn block_sizes(&self) -> [u32; 3] {
         let geometry = self.geometry();
         let smallest = geometry.block_size;
@@ -126,16 +126,16 @@ impl Export {
     }
 }
 
-/// Why exports cannot be served together.
+/// An error that prevents serving a list of exports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// There is none.
+    /// The list is empty.
     #[error("nothing to serve: give at least one export")]
     None,
-    /// Two have the same name.
+    /// Two exports have this name.
     #[error("two exports are named \"{0}\"; names must differ")]
     Duplicate(String),
-    /// A name or description is longer than the protocol allows.
+    /// The name or description of this export is longer than the protocol allows.
     #[error(
         "the name or description of export \"{0:.40}…\" is longer than {STRING_BYTES_MAX} bytes"
     )]

@@ -1,7 +1,7 @@
-//! The haggling before the first request.
+//! The handshake before the first request.
 //!
-//! [`Negotiation`] is what has been agreed on so far; it turns one option into its replies and a
-//! [`Step`], without I/O. [`negotiate`] only carries bytes to and fro.
+//! [`Negotiation`] holds the options agreed on so far. It turns one option into its replies and a [`Step`], without
+//! I/O. [`negotiate`] only transfers the bytes.
 
 use std::rc::Rc;
 
@@ -15,9 +15,9 @@ use super::wire::Wire;
 
 /// Options with more data than this are refused: four times the longest name.
 const OPTION_DATA_BYTES_MAX: usize = 4 * format::STRING_BYTES_MAX;
-/// Data of a refused option is skipped up to this length; what sends more is cut off.
+/// Data of a refused option is skipped up to this length. A client that sends more is disconnected.
 const OPTION_SKIP_BYTES_MAX: usize = 1 << 20;
-/// More options than any client has use for.
+/// Limit on the number of options, far above the need of any client.
 const OPTIONS_MAX: usize = 1024;
 
 /// The metadata contexts a client chose.
@@ -25,16 +25,16 @@ const OPTIONS_MAX: usize = 1024;
 pub(super) struct Contexts {
     /// `base:allocation`.
     pub(super) allocation: bool,
-    /// The one that the export's block status has of its own.
+    /// The context defined by the export's block status.
     pub(super) own: bool,
 }
 
 impl Contexts {
-    /// Their numbers, the same in every session.
+    /// The context numbers, the same in every session.
     pub(super) const ALLOCATION: u32 = 1;
     pub(super) const OWN: u32 = 2;
 
-    /// Numbers and names of those that `export` has.
+    /// Returns numbers and names of the contexts of `export`.
     fn of(export: &Export) -> impl Iterator<Item = (u32, &str)> {
         let own = export.block_status().context();
         let own = own.map(|name| (Contexts::OWN, name));
@@ -60,7 +60,7 @@ impl Contexts {
     }
 }
 
-/// What client and server agreed on.
+/// The result of a handshake.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) export: Rc<Export>,
@@ -69,7 +69,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Nothing agreed on but the export.
+    /// Returns a session without any option.
     pub(super) fn plain(export: Rc<Export>) -> Session {
         Session {
             export,
@@ -79,13 +79,13 @@ impl Session {
     }
 }
 
-/// What comes after an option's replies.
+/// The step after an option's replies.
 pub(super) enum Step {
-    /// The next option.
+    /// Read the next option.
     Next,
-    /// Requests.
+    /// Start to serve requests.
     Enter(Session),
-    /// The end.
+    /// Close the connection.
     Close,
 }
 
@@ -93,12 +93,13 @@ pub(super) struct Negotiation {
     exports: Rc<Exports>,
     no_zeroes: bool,
     structured: bool,
-    /// The contexts chosen and the export they are for.
+    /// The chosen contexts, and the export they are for.
     contexts: Option<(Rc<Export>, Contexts)>,
 }
 
 impl Negotiation {
-    /// After the client's answer to the greeting; `None` if it claims what was not offered.
+    /// Starts a negotiation after the client's answer to the greeting; `None` if the client sets a flag that was not
+    /// offered.
     pub(super) fn new(exports: Rc<Exports>, client_flags: u32) -> Option<Negotiation> {
         let no_zeroes = u32::from(handshake_flag::NO_ZEROES);
         let known = u32::from(handshake_flag::FIXED_NEWSTYLE) | no_zeroes;
@@ -110,7 +111,7 @@ impl Negotiation {
         })
     }
 
-    /// Answers one option, adding the replies to `out`.
+    /// Answers one option, appending the replies to `out`.
     pub(super) fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         use format::option::*;
         match option {
@@ -132,7 +133,7 @@ impl Negotiation {
         }
     }
 
-    /// The old way in: the answer is a bare size, and an error cannot be told.
+    /// Answers the old option for entering an export. The answer is a bare size and cannot contain an error.
     fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
         let name = std::str::from_utf8(data).ok();
         let Some(export) = name.and_then(|name| self.exports.find(name)) else {
@@ -152,7 +153,7 @@ impl Negotiation {
             return invalid(out, LIST, "no data is expected");
         }
         for export in self.exports.iter() {
-            // Lengths of names are checked when the server is made.
+            // The cast is lossless: the server checks the lengths of names when it is created.
             let len = (export.name().len() as u32).to_be_bytes();
             let data = [&len, export.name().as_bytes(), export.text().as_bytes()];
             format::option_reply(out, LIST, reply::SERVER, &data);
@@ -182,7 +183,7 @@ impl Negotiation {
         if query.wants(info::DESCRIPTION) && !export.text().is_empty() {
             tell(info::DESCRIPTION, export.text().as_bytes());
         }
-        // Told unasked too: a client that does not know the smallest size meets EINVAL later.
+        // Sent even if the client has not asked: a client that ignores the smallest size would get EINVAL later.
         let sizes: Vec<u8> = export
             .block_sizes()
             .iter()
@@ -200,7 +201,7 @@ impl Negotiation {
     fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         let choosing = option == format::option::SET_META_CONTEXT;
         if choosing {
-            // Whatever comes of it, an earlier choice is void.
+            // Every new choice, even an invalid one, voids the previous choice.
             self.contexts = None;
         }
         if !self.structured {
@@ -215,7 +216,7 @@ impl Negotiation {
         let mut found = Contexts::default();
         for (id, name) in Contexts::of(export) {
             let asked = query.queries().any(|asked| {
-                // "base:" is all of a namespace, but only for listing.
+                // "base:" stands for a whole namespace, but only in a list request.
                 let all = !choosing && asked.ends_with(':') && name.starts_with(asked);
                 asked == name || all
             });
@@ -236,7 +237,7 @@ impl Negotiation {
     }
 
     fn session(&self, export: &Rc<Export>) -> Session {
-        // Contexts chosen for one export are not for another.
+        // Contexts chosen for one export do not apply to another.
         let chosen = self.contexts.as_ref();
         let chosen = chosen.filter(|(chosen_for, _)| Rc::ptr_eq(chosen_for, export));
         Session {
@@ -261,7 +262,7 @@ async fn send(wire: &dyn Wire, bytes: &[u8]) -> Result<(), Hangup> {
     wire.send(vec![bytes]).await.map_err(Hangup::Wire)
 }
 
-/// Goes through the whole haggling.
+/// Runs the whole handshake.
 pub(super) async fn negotiate(
     inbox: &mut Inbox,
     wire: &dyn Wire,

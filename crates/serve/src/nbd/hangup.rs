@@ -1,9 +1,9 @@
-//! How connections end.
+//! The ends of connections.
 
-/// Why a connection ended.
+/// The reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Hangup {
-    /// It asked for it.
+    /// The client asked to disconnect.
     #[error("the client is done")]
     Disconnect,
     /// The stream ended.
@@ -12,13 +12,13 @@ pub(super) enum Hangup {
     /// The stream broke.
     #[error("the connection broke: {0}")]
     Wire(std::io::Error),
-    /// It kept us waiting.
+    /// The client exceeded a time limit.
     #[error("the client took too long")]
     Stalled,
-    /// It does not speak the protocol.
+    /// The client violated the protocol.
     #[error("the client sent {0}")]
     Garbage(&'static str),
-    /// The server wants it to end.
+    /// The server is stopping this connection.
     #[error("the server closed it")]
     Stopped,
 }

@@ -1,14 +1,13 @@
 //! Receiving: one large buffer per connection, many requests per transfer, payloads without a copy.
 //!
-//! Bytes are received behind those that are already there. What is taken off the front is a slice of
-//! the buffer and lives as long as somebody holds it; when room runs out, a fresh buffer from the
-//! pool takes over, and only the beginning of an incomplete request is copied into it. A payload
-//! that is large beside the buffer is received straight into memory of its own, which is aligned for
-//! direct I/O.
+//! Received bytes are appended to those already in the buffer. Bytes taken off the front are a slice of the buffer, and
+//! keep the buffer alive. When the buffer is full, a fresh buffer from the pool replaces it, and only the beginning of
+//! an incomplete request is copied. A payload that is large in relation to the buffer is received straight into its own
+//! memory, which is aligned for direct I/O.
 //!
-//! A small write that waits for its device keeps the whole buffer it came in. So what is leased of
-//! the daemon's memory is whole buffers, and given back with the last payload in them; before one
-//! more is taken, or memory for a large payload, its lease is waited for, and nothing is received.
+//! A small write that waits for its device keeps the whole buffer it arrived in. So the leases on the daemon's memory
+//! are for whole buffers, and a lease ends with the last payload in its buffer. Before the inbox takes another buffer,
+//! or memory for a large payload, it waits for the lease and receives nothing.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,23 +21,23 @@ use crate::requests::{Memory, PART_BYTES};
 
 /// Bytes of a receive buffer: several dozen 4 KiB writes.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
-/// A transfer is not started for less room than this, so that a nearly full buffer does not make
-/// for small ones.
+/// A transfer does not start with less free space than this, so that a nearly full buffer does not cause small
+/// transfers.
 const ROOM_BYTES_MIN: usize = 32 << 10;
-/// What is received for the next request's header after a large payload. The next payload is
-/// probably large too, and what of it came in here would have to be copied.
+/// Bytes received after a large payload, for the header of the next request. The next payload is probably large too,
+/// and any part of it received here would have to be copied.
 const AFTER_LARGE_BYTES: usize = 4 << 10;
-/// Payloads from this size on get memory of their own. The rest, which may have to be copied once,
-/// must fit a buffer.
+/// Payloads from this size on get their own memory. Smaller payloads, which may have to be copied once, must fit a
+/// buffer.
 const DIRECT_BYTES: usize = 128 << 10;
 
-/// What receiving gets on with: a buffer, another that takes over from it, and part of a payload.
+/// The memory that receiving needs to make progress: a buffer, its replacement, and part of a payload.
 pub(super) const RESERVE: u64 = 2 * Memory::cost(BUFFER_BYTES) + Memory::cost(PART_BYTES);
 
-/// Bytes of a write, and what they hold of the daemon's memory until they are dropped.
+/// The payload of a write, and its lease on the daemon's memory.
 pub(super) struct Received {
     pub(super) data: Buf,
-    /// Of all that is in the same buffer.
+    /// Lease shared by all payloads in one buffer.
     pub(super) lease: Option<Rc<Lease>>,
 }
 
@@ -47,10 +46,10 @@ pub(super) struct Inbox {
     wire: Rc<dyn Wire>,
     memory: Memory,
     account: Account,
-    /// The first `filled` bytes are received and not yet taken; the rest is room. `None` while a
-    /// transfer has it.
+    /// The first `filled` bytes are received and not yet taken; the rest is free. `None` while a transfer owns the
+    /// buffer.
     buf: Option<BufMut>,
-    /// For the whole of `buf`, with what was taken off its front.
+    /// Lease for the whole of `buf`, including the bytes taken off its front.
     lease: Option<Rc<Lease>>,
     filled: usize,
     /// The last payload was large.
@@ -59,7 +58,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// `account` has [`RESERVE`].
+    /// Creates an empty inbox. `account` has [`RESERVE`].
     pub(super) fn new(
         rt: Rt,
         wire: Rc<dyn Wire>,
@@ -80,12 +79,12 @@ impl Inbox {
         }
     }
 
-    /// What is received and not yet taken.
+    /// Returns the bytes that are received and not yet taken.
     pub(super) fn received(&self) -> &[u8] {
         self.buf.as_ref().map_or(&[], |buf| &buf[..self.filled])
     }
 
-    /// Waits, for ever if need be, until something is there.
+    /// Waits, without a time limit, until a byte is received.
     pub(super) async fn wait(&mut self) -> Result<(), Hangup> {
         if self.filled == 0 {
             self.receive(1, None).await?;
@@ -93,7 +92,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits until `n` bytes are there. A peer that sends nothing for too long is given up.
+    /// Waits until `n` bytes are received. Returns an error if the peer sends nothing for longer than the stall time.
     ///
     /// `n` is at most half a buffer.
     pub(super) async fn need(&mut self, n: usize) -> Result<(), Hangup> {
@@ -104,7 +103,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes `n` bytes that are there.
+    /// Takes `n` bytes that are already received.
     pub(super) fn take(&mut self, n: usize) -> BufMut {
         assert!(n <= self.filled, "taking {n} of {} bytes", self.filled);
         self.filled -= n;
@@ -114,8 +113,8 @@ impl Inbox {
         }
     }
 
-    /// Receives the next `len` bytes, at most [`PART_BYTES`]: a small payload as a slice of the buffer,
-    /// a large one into memory of its own.
+    /// Receives the next `len` bytes, at most [`PART_BYTES`]: a small payload as a slice of the buffer, a large payload
+    /// into its own memory.
     pub(super) async fn payload(&mut self, len: usize) -> Result<Received, Hangup> {
         if len < DIRECT_BYTES {
             self.need(len).await?;
@@ -141,7 +140,7 @@ impl Inbox {
         })
     }
 
-    /// Throws the next `len` bytes away.
+    /// Receives and drops the next `len` bytes.
     pub(super) async fn skip(&mut self, mut len: u64) -> Result<(), Hangup> {
         while len > 0 {
             self.need(1).await?;
@@ -152,7 +151,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// One transfer into the buffer, which has room for `want` bytes in all.
+    /// Does one transfer into the buffer, which afterwards has a capacity of at least `want` bytes in all.
     async fn receive(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Hangup> {
         let mut buf = match self.buf.take() {
             Some(buf) if buf.len() >= want.max(self.filled + ROOM_BYTES_MIN) => buf,
@@ -170,7 +169,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// A fresh buffer that begins with what was received and not taken from `old`.
+    /// Returns a fresh buffer that begins with the untaken bytes of `old`.
     async fn take_over(&mut self, old: Option<BufMut>) -> BufMut {
         let old = old.filter(|_| self.filled > 0);
         if old.is_none() {

@@ -1,31 +1,31 @@
-//! What the server lets its clients take up.
+//! The limits of a server on its clients.
 
 use std::time::Duration;
 
 use crate::requests::Load;
 
-/// What clients may take up.
+/// Limits on the resources of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time, and no more than the memory has reserves for (2.6 MiB each). The next is
-    /// closed at once. A client that has come this far may be idle for ever, so who may connect at all
-    /// is for the socket's permissions to say.
+    /// Concurrent connections. The number of memory reserves (2.6 MiB each) limits them further. A connection beyond
+    /// the limit is closed at once. A client may be idle for ever after the handshake, so the permissions of the socket
+    /// must restrict the clients that can connect.
     pub connections: usize,
-    /// Of those, how many may still be haggling, at most half. The next takes the place of the oldest.
+    /// Connections in the handshake phase, at most half of all. A new connection replaces the oldest of these.
     pub handshakes: usize,
-    /// How long a client may haggle.
+    /// Time limit of the handshake.
     pub handshake_time: Duration,
-    /// How long a client that began to send a request may send nothing, and how long it may leave a
-    /// reply unfetched. Between requests it may be idle for ever.
+    /// Time limit for a client that has begun to send a request and sends nothing, and for a client that does not
+    /// receive its reply. Between requests a client may be idle for ever.
     pub stall_time: Duration,
-    /// Requests under way on a connection. More are not read.
+    /// Requests under way on a connection. The server does not read further requests.
     pub requests_in_flight: u32,
-    /// Their data, in bytes. What all connections hold together is for their [`crate::Memory`] to bound.
+    /// Data of these requests, in bytes. [`crate::Memory`] bounds the total of all connections.
     pub bytes_in_flight: u64,
 }
 
 impl Limits {
-    /// What a connection may have under way.
+    /// Returns the limit on the requests under way of a connection.
     pub(super) fn under_way(&self) -> Load {
         Load {
             requests: self.requests_in_flight,

@@ -1,4 +1,4 @@
-//! Sending: replies gather here while a transfer is under way, and the next takes them all.
+//! Sending: replies gather during a transfer, and the next transfer sends all of them.
 
 use std::cell::RefCell;
 
@@ -7,31 +7,31 @@ use forebay_rt::{Event, Lease};
 
 use crate::requests::{Load, Memory, PART_BYTES};
 
-/// Bytes of the buffers that headers are gathered in.
+/// Bytes of a buffer that headers are gathered in.
 const HEADERS_BYTES: usize = 16 << 10;
-/// What such buffers hold while a connection lasts. Its requests under way have headers for two.
+/// Bytes that such buffers hold during a connection. The requests under way have headers for two buffers.
 pub(super) const HEADERS_COST: u64 = 4 * Memory::cost(HEADERS_BYTES);
-/// What replying gets on with: the headers, and part of a read.
+/// The memory that replying needs to make progress: the headers, and part of a read.
 pub(super) const RESERVE: u64 = HEADERS_COST + Memory::cost(PART_BYTES);
 
-/// Pieces in one transfer, well below what `sendmsg` takes.
+/// Limit on the buffers in one transfer, well below the limit of `sendmsg`.
 const PIECES_MAX: usize = 512;
 
-/// What is sent in one transfer. The leases are given back after it, with the data.
+/// The content of one transfer. The leases are returned after the transfer, with the data.
 #[derive(Default)]
 pub(super) struct Replies {
     pub(super) pieces: Vec<Buf>,
     pub(super) leases: Vec<Lease>,
-    /// Requests that are over once this is sent.
+    /// Requests that end with this transfer.
     pub(super) settled: Load,
 }
 
 #[derive(Default)]
 struct Queue {
     pieces: Vec<Buf>,
-    /// For the data in `pieces`.
+    /// Leases of the data in `pieces`.
     leases: Vec<Lease>,
-    /// The first `used` bytes are headers that belong behind `pieces`.
+    /// The first `used` bytes are headers that follow `pieces`.
     headers: Option<BufMut>,
     used: usize,
     settled: Load,
@@ -40,7 +40,7 @@ struct Queue {
 pub(super) struct Outbox {
     queue: RefCell<Queue>,
     memory: Memory,
-    /// Something was put in.
+    /// Notified when a reply is added.
     pub(super) filled: Event,
 }
 
@@ -53,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a header, at most [`HEADERS_BYTES`] long, and the data behind it.
+    /// Appends a header, at most [`HEADERS_BYTES`] long, and the data behind it.
     pub(super) fn put(&self, header: &[u8], data: impl IntoIterator<Item = Buf>) {
         let mut queue = self.queue.borrow_mut();
         let queue = &mut *queue;
@@ -72,20 +72,20 @@ impl Outbox {
         }
     }
 
-    /// Keeps the lease of data that was put until the data is sent.
+    /// Keeps the lease of appended data until the data is sent.
     pub(super) fn keep(&self, lease: Lease) {
         self.queue.borrow_mut().leases.push(lease);
     }
 
-    /// Says that what was put last completes the reply of a request that came to `load`.
+    /// Completes the reply of a request with this load: the bytes appended last are its end.
     pub(super) fn settle(&self, load: Load) {
         self.queue.borrow_mut().settled.add(load);
         self.filled.notify_all();
     }
 
-    /// All that is there, or as much of it as fits a transfer; nothing if there is nothing.
+    /// Takes all queued replies, or as many as fit a transfer. The result may be empty.
     ///
-    /// Where not all fits, the requests count as settled with the last part.
+    /// If not all replies fit, the requests are settled with the last transfer.
     pub(super) fn take(&self) -> Replies {
         let mut queue = self.queue.borrow_mut();
         queue.seal();

@@ -1,4 +1,4 @@
-//! From a request's bytes to what a device is asked: everything a client can get wrong is found here.
+//! Validation: converts a request into a device's operation. All errors that a client can make are found here.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::format::{Errno, Request, command, command_flag};
 use super::handshake::Session;
 use crate::requests::Change;
 
-/// A request that makes sense: aligned, inside the export, and allowed.
+/// A valid request: aligned, inside the export, and allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Command {
     Read { range: Range<u64>, whole: bool },
@@ -18,7 +18,7 @@ pub(super) enum Command {
     Status { range: Range<u64>, one: bool },
 }
 
-/// What of the request's flags the command knows; FUA is allowed, if without meaning, for all.
+/// Returns the request flags that the command allows. FUA is allowed for all commands, although some ignore it.
 fn flags_known(code: u16, session: &Session) -> u16 {
     use command_flag::*;
     FUA | match code {
@@ -29,10 +29,10 @@ fn flags_known(code: u16, session: &Session) -> u16 {
     }
 }
 
-/// Judges `request`.
+/// Validates `request`.
 ///
 /// # Errors
-/// What to answer instead of carrying it out.
+/// The error number to answer instead of executing the request.
 pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Errno> {
     if request.flags & !flags_known(request.command, session) != 0 {
         return Err(Errno::Inval);
@@ -96,7 +96,8 @@ fn limit(request: &Request) -> Result<(), Errno> {
     }
 }
 
-/// The request's range, if it is in whole blocks, not empty, and inside; `past_end` if not inside.
+/// Returns the request's range if it is in whole blocks, not empty, and inside the export; `past_end` if it ends
+/// outside.
 fn range(export: &Export, request: &Request, past_end: Errno) -> Result<Range<u64>, Errno> {
     let geometry = export.geometry();
     let end = request.offset.checked_add(request.len.into());

@@ -1,4 +1,4 @@
-//! The server: which connections there are, and how they end.
+//! The server: its connections, and their start and end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ use super::transmission::{read_requests, send_replies};
 use super::wire::Wire;
 use crate::Memory;
 
-/// What a connection gets on with, in bytes.
+/// The memory that a connection needs to make progress, in bytes.
 const CONNECTION_RESERVE: u64 = inbox::RESERVE + outbox::RESERVE;
 
-/// One connection, as the server sees it.
+/// The server's state of one connection.
 #[derive(Default)]
 struct Client {
-    /// Asked to end.
+    /// The server has asked the connection to end.
     stopped: Cell<bool>,
     stop: Event,
     serving: Cell<bool>,
@@ -48,30 +48,30 @@ struct Inner {
     exports: Rc<Exports>,
     limits: Limits,
     memory: Memory,
-    /// Of connections there could be besides: what receiving takes its memory from, and what replying
-    /// does. Two, so that a client that sends a write before it fetches what it has read is not kept
-    /// from that. All are open from the beginning, so that a new connection need not wait for others.
+    /// The accounts of unused connection slots: one account for receiving and one for replying. The accounts are
+    /// separate, so that a client that sends a write before it receives the answers of its reads can still receive
+    /// them. All are opened at the start, so a new connection need not wait for others.
     accounts: RefCell<Vec<(Account, Account)>>,
-    /// In the order they came.
+    /// The connections in order of their arrival.
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_client: Cell<u64>,
     closing: Cell<bool>,
-    /// `closing` became true.
+    /// Notified when `closing` becomes true.
     closed: Event,
-    /// A client left.
+    /// Notified when a client leaves.
     left: Event,
 }
 
-/// Serves exports to every connection it is given. Clones are the same server.
+/// Serves exports to every connection that is passed to it. Clones share the server.
 #[derive(Clone)]
 pub struct Server(Rc<Inner>);
 
 impl Server {
-    /// A server of `exports` that runs on `rt` and takes buffers from `memory`. The first export is the
-    /// default one.
+    /// Creates a server of `exports` that runs on `rt` and takes buffers from `memory`. The first export is the
+    /// default.
     ///
     /// # Errors
-    /// If the exports cannot be told apart, or there are none.
+    /// If two exports have the same name, or `exports` is empty.
     pub fn new(
         rt: Rt,
         exports: Vec<Export>,
@@ -100,19 +100,18 @@ impl Server {
         })))
     }
 
-    /// Connections there are now.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.0.clients.borrow().len()
     }
 
-    /// Takes over a new connection. Past the limits, or while the server closes, ends it.
+    /// Serves a new connection. Closes the connection instead if a limit is reached, or if the server is closing.
     pub fn connect(&self, wire: Rc<dyn Wire>) {
         self.take_over(wire, None);
     }
 
-    /// Takes over a connection whose client was told of the default export in another way, as the
-    /// kernel's client is: it begins with requests, and gets simple replies. Otherwise as
-    /// [`Server::connect`].
+    /// Serves a connection whose client already knows the default export from elsewhere, as the kernel's driver does.
+    /// The connection begins with requests and gets simple replies. Otherwise like [`Server::connect`].
     pub fn connect_without_handshake(&self, wire: Rc<dyn Wire>) {
         let session = Session::plain(Rc::clone(self.default_export()));
         self.take_over(wire, Some(session));
@@ -147,7 +146,8 @@ impl Server {
         inner.rt.spawn(task).detach();
     }
 
-    /// Those who connect and say nothing must not keep others out.
+    /// Stops the oldest connection in the handshake phase if too many are in this phase. Silent clients must not block
+    /// others.
     fn make_room_for_handshake(&self) {
         let clients = self.0.clients.borrow();
         let haggling = || {
@@ -161,12 +161,12 @@ impl Server {
         }
     }
 
-    /// The export a client gets that names none.
+    /// Returns the export for a client that names none.
     pub(crate) fn default_export(&self) -> &Rc<Export> {
         self.0.exports.default()
     }
 
-    /// Waits for [`Server::shutdown`] to be called.
+    /// Waits for a call of [`Server::shutdown`].
     pub(super) async fn closing(&self) {
         let closing = || self.0.closing.get().then_some(());
         self.0.closed.until(closing).await;
@@ -176,9 +176,8 @@ impl Server {
         &self.0.rt
     }
 
-    /// Ends the service: takes no more connections or requests, finishes what is under way, sends the
-    /// replies, and closes. A client that does not fetch its replies is waited for no longer than
-    /// [`Limits::stall_time`].
+    /// Shuts the server down: accepts no more connections or requests, finishes those under way, sends the replies, and
+    /// closes. For a client that does not receive its replies, the server waits at most [`Limits::stall_time`].
     pub async fn shutdown(&self) {
         self.0.closing.set(true);
         self.0.closed.notify_all();
@@ -191,7 +190,7 @@ impl Server {
 }
 
 impl Inner {
-    /// One connection from greeting to end, or from the first request if all is `agreed`.
+    /// Serves one connection from greeting to end, or from the first request if `agreed` replaces the handshake.
     async fn serve(
         &self,
         client: &Client,
@@ -227,7 +226,7 @@ impl Inner {
         .err()
         .unwrap_or(Hangup::Stopped);
         if matches!(hangup, Hangup::Garbage(_) | Hangup::Stalled) {
-            // It broke the rules; it gets no more answers.
+            // The client violated the protocol, so it gets no more answers.
             wire.shutdown();
         }
         conn.close();

@@ -1,4 +1,4 @@
-//! Sockets as wires, and the loop that accepts them.
+//! Sockets as wires, and the loop that accepts connections.
 
 use std::io;
 use std::net::Shutdown;
@@ -15,14 +15,14 @@ use rustix::net::sockopt;
 use super::server::Server;
 use super::wire::{Wire, WireFuture};
 
-/// How long to wait for others to close something when the system has no more of it.
+/// Pause after the system ran out of a resource, until other sockets or files are closed.
 const SCARCITY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Socket(Stream);
 
 impl Socket {
     pub(crate) fn new(stream: Stream) -> Socket {
-        // A client that is idle may be so for ever; one whose machine is gone should not.
+        // An idle client may stay connected for ever, but a client whose machine is gone should not.
         if let Err(error) = sockopt::set_socket_keepalive(&**stream.fd(), true) {
             tracing::debug!(target: "forebay::nbd", %error, "no keep-alive");
         }
@@ -40,16 +40,16 @@ impl Wire for Socket {
     }
 
     fn shutdown(&self) {
-        // An error means that the peer was faster.
+        // An error means that the peer has closed the connection first.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
 impl Server {
-    /// Takes connections from `listener` until [`Server::shutdown`].
+    /// Accepts connections from `listener` until [`Server::shutdown`].
     ///
     /// # Errors
-    /// If accepting fails for a reason that waiting does not cure.
+    /// If accepting fails for a reason that does not go away with time.
     pub async fn listen(&self, listener: &Listener) -> io::Result<()> {
         let mut closing = pin!(self.closing());
         loop {

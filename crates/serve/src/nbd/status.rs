@@ -1,34 +1,34 @@
-//! What is known about ranges of an export besides their bytes: the answers to BLOCK_STATUS.
+//! The state of ranges of an export: the answers to BLOCK_STATUS.
 
 use std::ops::Range;
 
-/// A stretch of an export in one state.
+/// A range of an export in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// Its length in bytes: not zero, whole blocks.
+    /// Length in bytes: not zero, whole blocks.
     pub len: u64,
-    /// True if no space is allocated for it.
+    /// True if no space is allocated for the range.
     pub hole: bool,
-    /// True if it reads as zeroes.
+    /// True if the range reads as zeroes.
     pub zero: bool,
-    /// Its value in the context that [`BlockStatus::context`] names; of no meaning without one.
+    /// Value in the context that [`BlockStatus::context`] names; without meaning if the context is missing.
     pub value: u32,
 }
 
-/// Tells the state of ranges of an export. Answers from memory, at once.
+/// Returns the state of ranges of an export. Answers from memory, at once.
 pub trait BlockStatus {
-    /// The name (`NAMESPACE:NAME`) of a metadata context in which whoever answers says more than the
-    /// protocol's own `base:allocation` can: what [`Extent::value`] means is for that name to tell.
+    /// Returns the name (`NAMESPACE:NAME`) of an additional metadata context, for states that the protocol's
+    /// `base:allocation` cannot express. The context of this name defines the meaning of [`Extent::value`].
     fn context(&self) -> Option<&str> {
         None
     }
 
-    /// The extents from `range.start` on, one after the other without a gap. There is at least one;
-    /// they may end before `range` does or reach past it, and need not be more than `max`.
+    /// Returns consecutive extents from `range.start` on, at least one. They may end before `range` does or reach past
+    /// it, and need not be more than `max`.
     fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent>;
 }
 
-/// The answer where nobody can tell: everything is allocated and holds data.
+/// The block status of an export without status information: everything is allocated and holds data.
 pub(super) struct AllData;
 
 impl BlockStatus for AllData {

@@ -1,14 +1,12 @@
 //! Requests in, replies out: two loops per connection.
 //!
-//! [`read_requests`] parses what was received, request by request, and starts each at once: the
-//! future is polled on the spot, and becomes a task only if the device makes it wait. So over a
-//! device that answers from memory a whole buffer of requests is served without a task switch, and
-//! [`send_replies`] then sends all their replies in one transfer.
+//! [`read_requests`] parses the received bytes, request by request, and starts each at once: the future is polled on
+//! the spot, and becomes a task only if the device makes it wait. So a device that answers from memory serves a whole
+//! buffer of requests without a task switch, and [`send_replies`] then sends all their replies in one transfer.
 //!
-//! A request is admitted, and memory for its payload or its answer leased, before more is received.
-//! What the limits do not admit, and what there is no memory for, stays in the socket. So a client that
-//! sends more than it may, or does not fetch its replies, only stops itself; and many that send at once
-//! take turns.
+//! Before the loop receives more, it has the request admitted, and leases memory for the payload or the answer.
+//! Requests beyond the limits or the memory stay in the socket. So a client that sends more than its limit, or does not
+//! receive its replies, delays only itself. Clients that send at once get memory in turn.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,10 +23,10 @@ use super::request::{self, Command};
 use super::wire::Wire;
 use crate::requests::{Admission, PART_BYTES, start};
 
-/// What an answer to BLOCK_STATUS may take, in bytes: two contexts' extents.
+/// Memory for an answer to BLOCK_STATUS, in bytes: the extents of two contexts.
 const STATUS_BYTES: u64 = 64 << 10;
 
-/// Reads and starts requests until the client has no more or breaks the rules.
+/// Reads and starts requests until the client disconnects or violates the protocol.
 pub(super) async fn read_requests(conn: &Rc<Connection>, inbox: &mut Inbox) -> Hangup {
     loop {
         if let Err(hangup) = next_request(conn, inbox).await {
@@ -52,7 +50,7 @@ async fn next_request(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<(), Ha
     }
 }
 
-/// Answers a request with an error, having got its payload out of the way.
+/// Answers a request with an error, after skipping its payload.
 async fn refuse(
     conn: &Rc<Connection>,
     inbox: &mut Inbox,
@@ -73,7 +71,7 @@ async fn refuse(
     Ok(())
 }
 
-/// The request has come about; its share is given back when its reply is sent.
+/// Turns the admission into a ticket. The request's share is returned when its reply is sent.
 fn ticket(cookie: u64, admission: Admission<'_>) -> Ticket {
     Ticket {
         cookie,
@@ -92,7 +90,7 @@ async fn accept(
         Command::Status { .. } => STATUS_BYTES,
         Command::Change(_) => 0,
     };
-    // Until a request has its ticket, its share goes back if the client leaves.
+    // Until a request has its ticket, dropping the admission returns its share if the client disconnects.
     let admission = conn.under_way.admit(bytes).await;
     match command {
         Command::Write { range, fua } => write(conn, inbox, admission, cookie, range, fua).await?,
@@ -119,7 +117,7 @@ async fn read(
     let len = (range.end - range.start) as usize;
     let owner = Rc::clone(conn);
     if len > PART_BYTES && !whole {
-        // Each part waits for memory of its own.
+        // Each part waits for its own memory.
         let ticket = ticket(cookie, admission);
         return start(&conn.rt, execute::read_chunks(owner, ticket, range));
     }
@@ -148,7 +146,7 @@ async fn write(
         );
         return Ok(());
     }
-    // It never needs memory for more than a part, however long it is.
+    // The write never needs memory for more than one part at a time, however long it is.
     let whole = Parted::new(Rc::clone(conn), ticket(cookie, admission));
     for part in execute::parts(range) {
         let payload = inbox.payload((part.end - part.start) as usize).await?;
@@ -159,8 +157,8 @@ async fn write(
     Ok(())
 }
 
-/// Sends replies until the connection is over. When they cannot be sent any more, ends the wire and
-/// goes on only to count them.
+/// Sends replies until the connection is over. When sending fails, shuts the wire down and only counts the remaining
+/// replies.
 pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall: Duration) {
     let mut broken = false;
     loop {
@@ -177,7 +175,7 @@ pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall
         if pieces.is_empty() {
             return;
         }
-        // When the data goes, sent or not, its leases follow.
+        // Dropping the data, sent or not, precedes dropping its leases.
         if broken {
             drop(pieces);
         } else {

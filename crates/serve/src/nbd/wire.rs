@@ -1,4 +1,4 @@
-//! The narrow interface to a connection, so that the server runs over memory as well as sockets.
+//! The narrow interface to a connection, so that the server runs over memory as well as over sockets.
 
 use std::future::Future;
 use std::io;
@@ -11,13 +11,13 @@ pub type WireFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;
 
 /// A connected byte stream. At most one `recv` and one `send` are in flight at a time.
 pub trait Wire {
-    /// Receives into the front of `buf` and gives it back with the number of bytes; 0 is the end of
-    /// the stream. Dropping the future loses whatever it received.
+    /// Receives into the front of `buf`, and returns `buf` and the number of bytes; 0 is the end of the stream.
+    /// Dropping the future loses the received bytes.
     fn recv(&self, buf: BufMut) -> WireFuture<'_, (BufMut, usize)>;
 
     /// Sends all of `bufs`, in order.
     fn send(&self, bufs: Vec<Buf>) -> WireFuture<'_, ()>;
 
-    /// Ends both directions, now. A pending or later `recv` or `send` ends soon, in whatever way.
+    /// Ends both directions at once. A pending or later `recv` or `send` ends soon, with any result.
     fn shutdown(&self);
 }

@@ -1,24 +1,24 @@
-//! What a device's error is to those who asked.
+//! Conversion of a device's error into an answer for the client.
 
 use forebay_device::{DeviceError, Op};
 
-/// The errors that mean something to a peer. Protocols have words for different ones of them; what
-/// one has no word for is an I/O error.
+/// The errors that protocols distinguish. Each protocol has codes for some of them, and reports the others as I/O
+/// errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// The device failed.
     Io,
-    /// The system has no memory for it.
+    /// The system has no memory for the request.
     NoMemory,
-    /// There is no room for what was to be written.
+    /// The device has no free space for the write.
     NoSpace,
-    /// It may not be written to.
+    /// The device is read-only.
     ReadOnly,
-    /// The request is not in whole blocks: the asker's mistake.
+    /// The request is not in whole blocks: a mistake of the client.
     Unaligned,
-    /// The device, or the system, would have none of it.
+    /// The device or the system rejected the request.
     Refused,
-    /// The device is being taken down.
+    /// The device is being closed.
     Closing,
 }
 
@@ -42,9 +42,10 @@ impl Fault {
     }
 }
 
-/// The error number for the kernel, which asks for itself and for whoever uses a file or a block
-/// device. Few may pass: it gives some a meaning of its own (after one `ENOSYS` to a flush FUSE
-/// never sends another and pretends they succeed), and a flush that finds no room has lost writes.
+/// Returns the error number for the kernel, which passes the number on to the programs that use the file or the block
+/// device. Only a few numbers are safe to return, because the kernel gives some a meaning of its own: after one
+/// `ENOSYS` to a flush, FUSE never sends another flush and pretends that flushes succeed. `ENOSPC` is not returned for
+/// a flush, because a flush that finds no free space has lost writes.
 pub fn kernel_errno(error: &DeviceError) -> i32 {
     let is_flush = matches!(error, DeviceError::Io { op: Op::Flush, .. });
     match Fault::of(error) {

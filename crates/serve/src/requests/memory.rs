@@ -1,40 +1,40 @@
 //! Memory for requests: one supply, with one bound, for all connections and front ends of a daemon.
 //!
-//! The data of a request lies in buffers from here, from its arrival to the end of its reply. Before
-//! a buffer is taken, as much is leased of a [`Budget`] as its memory comes to; a front end that gets
-//! none waits, and meanwhile takes no more requests from its peer. Each has a reserve with which it
-//! gets on whatever the others do, down to one part of [`PART_BYTES`] at a time.
+//! The data of a request lies in buffers of this supply, from the arrival of the request to the end of its reply.
+//! Before a front end takes a buffer, it leases the buffer's cost from a [`Budget`]. A front end that gets no lease
+//! waits, and meanwhile accepts no more requests from its peer. Each front end has a reserve. With the reserve alone it
+//! still makes progress, if need be with a single part of [`PART_BYTES`] at a time.
 //!
-//! Buffers are used again and again, so that the data path allocates nothing once it is warm. What
-//! is kept unused counts: it is freed where the bound is near, and beyond a few of each size at once.
+//! Buffers are reused, so the data path allocates nothing once the pools are filled. Idle buffers count towards the
+//! bound: they are freed near the bound, and beyond a few of each size they are freed at once.
 
 use std::rc::Rc;
 
 use forebay_device::{ALIGN, BufMut, BufPool};
 use forebay_rt::{Account, Budget};
 
-/// The largest request that is answered as a whole, in bytes: what NBD wants every server to take.
+/// The largest request that is answered as a whole, in bytes. The NBD protocol wants every server to accept this size.
 pub(crate) const WHOLE_BYTES_MAX: usize = 32 << 20;
-/// The largest buffer there is, in bytes, and the largest request made of a device.
+/// The size of the largest buffer, and of the largest request to a device, in bytes.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 const SMALLEST_LOG2: u32 = 12;
 const CLASSES: u32 = PART_BYTES.trailing_zeros() - SMALLEST_LOG2 + 1;
-/// Of each size, how many buffers are kept unused, in bytes, and at least.
+/// Limit on idle buffers of each size, in bytes; [`IDLE_BUFFERS_MIN`] buffers may be idle in any case.
 const IDLE_BYTES: usize = 2 << 20;
 const IDLE_BUFFERS_MIN: usize = 4;
 
-/// What is kept for one front end besides the connections of the NBD server, in bytes. A file served
-/// by FUSE can do with it: the buffer it receives into, and of the largest write that is not in whole
-/// blocks the data, the blocks around it, and what is read of those.
+/// The reserve of a front end other than an NBD connection, in bytes. It suffices for a file served by FUSE, which
+/// needs the receive buffer and, for the largest write that is not in whole blocks, the data, the surrounding blocks,
+/// and the data read from these blocks.
 pub(crate) const FRONT_RESERVE: u64 = 4 * Memory::cost(PART_BYTES);
 
-/// A supply of buffers under one bound. Clones are the same supply.
+/// A supply of buffers under one bound. Clones share the supply.
 #[derive(Clone)]
 pub struct Memory(Rc<Inner>);
 
 struct Inner {
     budget: Budget,
-    /// A pool per power of two from 4 KiB to [`PART_BYTES`].
+    /// One pool for each power of two from 4 KiB to [`PART_BYTES`].
     pools: Vec<BufPool>,
 }
 
@@ -45,16 +45,16 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The least bound in bytes. It leaves room for the largest request, which is answered as a
-    /// whole, beside the reserves of another front end and of some connections.
+    /// The smallest bound, in bytes. It suffices for the largest request, which is answered as a whole, and for the
+    /// reserves of another front end and of some connections.
     pub const BYTES_MIN: u64 = 64 << 20;
-    /// What is usual, in bytes: room for as many connections as a server takes by default.
+    /// The default bound, in bytes. It suffices for the default number of connections of a server.
     pub const BYTES_DEFAULT: u64 = 256 << 20;
 
-    /// A supply of `bound` bytes.
+    /// Creates a supply of `bound` bytes.
     ///
     /// # Panics
-    /// If that is less than [`Memory::BYTES_MIN`].
+    /// If `bound` is less than [`Memory::BYTES_MIN`].
     pub fn new(bound: u64) -> Memory {
         assert!(bound >= Memory::BYTES_MIN, "{bound} bytes for requests");
         let pools = (0..CLASSES).map(|class| {
@@ -67,19 +67,19 @@ impl Memory {
         }))
     }
 
-    /// The bound in bytes.
+    /// Returns the bound in bytes.
     pub fn bound(&self) -> u64 {
         self.0.budget.bound()
     }
 
-    /// What requests hold now and what is kept for the next ones, in bytes; never above the bound.
+    /// Returns the bytes that requests hold and that idle buffers occupy. The sum never exceeds the bound.
     pub fn in_use(&self) -> u64 {
-        // What is leased and still lies in a pool counts twice for a moment.
+        // A buffer whose lease still exists but which is back in its pool counts twice for a moment.
         (self.0.budget.held() + self.idle()).min(self.bound())
     }
 
-    /// What `len` bytes in parts of [`PART_BYTES`] are to be leased for. It is what their buffers
-    /// take up, with the page that an allocator needs to align one.
+    /// Returns the bytes to lease for `len` bytes in parts of [`PART_BYTES`]: the size of their buffers, and for each a
+    /// page that an allocator needs for alignment.
     pub(crate) const fn cost(len: usize) -> u64 {
         let (parts, rest) = (len / PART_BYTES, len % PART_BYTES);
         let rest = match rest {
@@ -89,37 +89,37 @@ impl Memory {
         parts as u64 * buffer_cost(CLASSES as usize - 1) + rest
     }
 
-    /// Opens an account; `None` if its reserve cannot be promised.
+    /// Opens an account; `None` if the bound does not allow its reserve.
     pub(crate) fn account(&self, reserve: u64) -> Option<Account> {
         self.0.budget.account(reserve)
     }
 
-    /// How many accounts with this reserve can be promised beside that of another front end.
+    /// Returns the number of accounts with this reserve that the bound allows beside the reserve of another front end.
     pub(crate) fn accounts_max(&self, reserve: u64) -> usize {
         let largest = Memory::cost(WHOLE_BYTES_MAX);
         let free = self.bound().saturating_sub(largest + FRONT_RESERVE);
         (free / reserve) as usize
     }
 
-    /// A buffer of `len` bytes, at most [`PART_BYTES`], of arbitrary content. The caller has leased
-    /// its cost, and gives the lease back after the buffer.
+    /// Returns a buffer of `len` bytes, at most [`PART_BYTES`], with arbitrary content. The caller has leased the
+    /// buffer's cost, and returns the lease after the buffer.
     pub(crate) fn take(&self, len: usize) -> BufMut {
         let pool = &self.0.pools[class(len)];
         let is_new = pool.idle() == 0;
         if is_new {
-            // The lease covers the new buffer; what is kept unused gives way to it.
+            // The lease covers the new buffer, so idle buffers must be freed instead.
             self.give_way();
         }
         let mut buf = pool.take();
         if is_new {
-            // Others may have come in the same huge page.
+            // A huge page can have brought further buffers.
             self.give_way();
         }
         buf.truncate(len);
         buf
     }
 
-    /// Frees what is kept unused, as far as that is above the bound together with what is leased.
+    /// Frees idle buffers while they and the leased memory together exceed the bound.
     fn give_way(&self) {
         let mut larger_first = self.0.pools.iter().rev();
         let mut giving = larger_first.next();
@@ -140,7 +140,7 @@ impl Memory {
     }
 }
 
-/// Which pool has buffers for `len` bytes.
+/// Returns the index of the pool with buffers for `len` bytes.
 const fn class(len: usize) -> usize {
     let log2 = len.next_power_of_two().trailing_zeros();
     log2.saturating_sub(SMALLEST_LOG2) as usize
@@ -173,7 +173,7 @@ mod tests {
         let account = memory.account(0).unwrap();
         let lease = |len| account.lease(Memory::cost(len)).now_or_never().unwrap();
         let hold = |len| (memory.take(len), lease(len));
-        // All of it, as a burst of requests would.
+        // Take all of the memory, as a burst of requests would.
         let mut all = Vec::new();
         while account
             .lease(Memory::cost(PART_BYTES))
@@ -186,7 +186,7 @@ mod tests {
         drop(all);
         let kept = memory.in_use();
         assert!(kept > 0 && kept <= 8 << 20, "{kept}");
-        // Small ones up to the bound: what is kept for large ones goes.
+        // Take small buffers up to the bound: the idle large buffers are freed.
         let mut all = Vec::new();
         while let Some(lease) = account.lease(Memory::cost(4096)).now_or_never() {
             all.push((memory.take(4096), lease));

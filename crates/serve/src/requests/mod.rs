@@ -1,18 +1,17 @@
-//! What every front end does with a request, whatever its protocol.
+//! The steps common to the requests of all front ends, whatever the protocol.
 //!
-//! A front end takes a request from its peer, and then:
+//! A front end takes a request from its peer and goes through these steps:
 //!
-//! 1. has it admitted, among those that are [`UnderWay`], and leases [`Memory`] for its data. As long
-//!    as there is no room or no memory it takes no more from the peer, so that whoever sends too much
-//!    stops only itself.
-//! 2. begins it with [`start`], which goes on at once as far as it can and makes a task only of what
-//!    has to wait.
-//! 3. asks the [`Target`], which is the device behind the checks that every layer has.
-//! 4. replies; what an error is to those who asked, [`Fault`] says.
-//! 5. gives back the memory and then its place, when the reply is sent or nobody wants it any more.
+//! 1. It has the request admitted among those that are [`UnderWay`], and leases [`Memory`] for the data. While a place
+//!    or memory is lacking, it accepts no more requests from this peer. A peer that sends too much thus delays only
+//!    itself.
+//! 2. It begins the request with [`start`], which runs the request at once as far as possible, and makes it a task only
+//!    if it has to wait.
+//! 3. It calls the [`Target`], the device behind the checks that every layer has.
+//! 4. It replies. [`Fault`] converts an error into the protocol's code.
+//! 5. It returns the memory, and then the request's place, when the reply is sent or no longer wanted.
 //!
-//! None of this waits but for the device, for room and for memory, and none of it allocates but what
-//! the request's own future takes.
+//! These steps wait only for the device, for a place, and for memory. They allocate only the future of the request.
 
 mod fault;
 mod memory;

@@ -1,17 +1,16 @@
-//! Beginning a request.
+//! The start of a request.
 
 use std::future::Future;
 use std::task::{Context, Waker};
 
 use forebay_rt::Rt;
 
-/// Lets `request` go as far as it gets without waiting, and makes a task of it only if that is not
-/// to its end: a cache answers most requests at once, and a task costs an allocation and a detour
-/// through the queue while the request's data goes cold. The task outlives whoever started it, if it
-/// must: a device's request is driven to its end.
+/// Polls `request` once, and makes it a task only if it is then still pending. A cache answers most requests at once,
+/// and a task costs an allocation and a detour through the queue while the request's data leaves the CPU's caches. The
+/// task may outlive its creator, because a device's request is always driven to its end.
 pub(crate) fn start(rt: &Rt, request: impl Future<Output = ()> + 'static) {
     let mut request = Box::pin(request);
-    // What it waits for may forget this waker: a task's first turn leaves the real one.
+    // The future can forget this waker: the first poll of the task registers the real waker.
     let mut nobody = Context::from_waker(Waker::noop());
     if request.as_mut().poll(&mut nobody).is_pending() {
         rt.spawn(request).detach();
@@ -45,7 +44,7 @@ mod tests {
                 tell.notify_all();
             });
             assert_eq!(done.get(), 2);
-            // The task takes its first turn, and then hears of it.
+            // The task is polled for the first time and registers its waker.
             rt.yield_now().await;
             told.notify_all();
             told.until(|| (done.get() == 3).then_some(())).await;

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Checked, Device, Durability, Geometry, IoFuture, Result, Room};
 
-/// A device as front ends ask it: checked, and with the forced unit access that protocols allow for
-/// more requests than devices do.
+/// A device as front ends use it: with checks, and with forced unit access for all requests for which protocols allow
+/// it (a `Device` has FUA for writes only).
 pub(crate) struct Target {
     device: Checked<Rc<dyn Device>>,
 }
 
-/// What brings and takes no data, and is answered by success alone. With `fua` it is durable when it
-/// is answered.
+/// A request that carries no data in either direction and is answered by success or an error. With `fua`, its effect is
+/// durable when it is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// See [`Device::flush`].
@@ -28,7 +28,7 @@ pub(crate) enum Change {
 }
 
 impl Target {
-    /// `front` is what traces call it.
+    /// Wraps `device`. Traces call this layer `front`.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract.
@@ -47,7 +47,7 @@ impl Target {
         self.device.read(at, buf)
     }
 
-    /// Writes; durably, with `fua`.
+    /// Writes `data`; with `fua`, the data is durable on return.
     pub(crate) fn write(&self, at: u64, data: Buf, fua: bool) -> IoFuture<'_, ()> {
         let durability = match fua {
             true => Durability::Fua,
@@ -56,7 +56,6 @@ impl Target {
         self.device.write(at, data, durability)
     }
 
-    /// Carries `change` out.
     pub(crate) async fn change(&self, change: Change) -> Result<()> {
         match change {
             Change::Flush => self.device.flush().await,
@@ -71,7 +70,8 @@ impl Target {
         }
     }
 
-    /// `discard` and `write_zeroes` of a device know no FUA, so a flush behind them stands for it.
+    /// Flushes if `fua` is set: `discard` and `write_zeroes` of a device have no FUA, so a subsequent flush replaces
+    /// it.
     async fn durably(&self, fua: bool) -> Result<()> {
         match fua {
             true => self.device.flush().await,

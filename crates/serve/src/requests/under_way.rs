@@ -1,20 +1,20 @@
-//! Which requests may be under way at a time.
+//! The limit on concurrent requests.
 
 use std::cell::Cell;
 
 use forebay_rt::Event;
 
-/// What requests come to.
+/// The size of one or more requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Load {
-    /// How many they are.
+    /// Number of requests.
     pub(crate) requests: u32,
-    /// Their data, in bytes.
+    /// Data of the requests, in bytes.
     pub(crate) bytes: u64,
 }
 
 impl Load {
-    /// One request with so much data.
+    /// Returns the load of one request with `bytes` of data.
     pub(crate) fn one(bytes: u64) -> Load {
         Load { requests: 1, bytes }
     }
@@ -25,22 +25,22 @@ impl Load {
     }
 }
 
-/// The requests that one peer has under way, and how many there may be.
+/// The requests that one peer has under way, and their limit.
 ///
 /// Invariants:
-/// - `now` is what was admitted and neither released nor set aside.
-/// - `aside` is what was set aside and is not over.
+/// - `now` is the sum of requests that were admitted and neither released nor set aside.
+/// - `aside` is the number of requests that were set aside and have not ended.
 pub(crate) struct UnderWay {
     max: Load,
     now: Cell<Load>,
-    /// Requests that have no place any more, since they wait for the peer.
+    /// Requests without a place, because they wait for the peer.
     aside: Cell<u32>,
-    /// `now` became less.
+    /// Notified when `now` or `aside` decreases.
     less: Event,
 }
 
-/// A request's place among those under way, given back if the request does not come about: its peer
-/// may be gone before it has sent the data.
+/// A request's place among those under way. Dropping it returns the place: the peer may disconnect before it has sent
+/// the data.
 #[must_use = "it is given back at once otherwise"]
 pub(crate) struct Admission<'a> {
     under_way: &'a UnderWay,
@@ -48,7 +48,7 @@ pub(crate) struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// The request has come about. Whoever sees to it releases what it came to.
+    /// Keeps the place beyond this value. The caller must release the returned load.
     pub(crate) fn keep(self) -> Load {
         let load = self.load;
         std::mem::forget(self);
@@ -63,7 +63,7 @@ impl Drop for Admission<'_> {
 }
 
 impl UnderWay {
-    /// Nothing yet, and never more than `max`.
+    /// Creates an empty set with the limit `max`.
     pub(crate) fn new(max: Load) -> UnderWay {
         UnderWay {
             max,
@@ -73,8 +73,8 @@ impl UnderWay {
         }
     }
 
-    /// Waits until a request with so many bytes may be under way too. A single one always may, so
-    /// that the limit on bytes need not be as large as the largest request.
+    /// Waits until a request with `bytes` of data may be under way too. A single request is always admitted, so the
+    /// limit on bytes may be smaller than the largest request.
     pub(crate) async fn admit(&self, bytes: u64) -> Admission<'_> {
         if !self.has_room(bytes) {
             let room = || self.has_room(bytes).then_some(());
@@ -94,7 +94,7 @@ impl UnderWay {
         now.requests == 0 || (fits && now.requests < max.requests)
     }
 
-    /// Says that requests that came to so much are over.
+    /// Returns the places of requests with this total load.
     pub(crate) fn release(&self, load: Load) {
         if load == Load::default() {
             return;
@@ -107,25 +107,25 @@ impl UnderWay {
         self.less.notify_all();
     }
 
-    /// A request gives its place back before it is over, because it waits for the peer, which may need that place to go on.
-    /// When it is over, [`UnderWay::end_aside`] is to be called.
+    /// Returns a request's place before the request ends, because the request waits for the peer, and the peer may need
+    /// the place to continue. The caller must call [`UnderWay::end_aside`] when the request ends.
     pub(crate) fn set_aside(&self, load: Load) {
         self.aside.set(self.aside.get() + load.requests);
         self.release(load);
     }
 
-    /// A request that was set aside is over.
+    /// Ends a request that was set aside.
     pub(crate) fn end_aside(&self) {
         self.aside.set(self.aside.get() - 1);
         self.less.notify_all();
     }
 
-    /// True if nothing is under way, nor set aside.
+    /// Returns true if no request is under way or set aside.
     pub(crate) fn is_idle(&self) -> bool {
         self.now.get().requests == 0 && self.aside.get() == 0
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no request is under way.
     pub(crate) async fn idle(&self) {
         self.less.until(|| self.is_idle().then_some(())).await;
     }
@@ -155,7 +155,7 @@ mod tests {
         under_way.release(first);
         assert!(admit(61).is_none());
         under_way.release(second);
-        // One alone always may.
+        // A single request is always admitted.
         let alone = admit(1000).expect("room").keep();
         assert!(admit(0).is_none() && !under_way.is_idle());
         let mut idle = pin!(under_way.idle());

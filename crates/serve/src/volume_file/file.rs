@@ -1,6 +1,6 @@
-//! The handler: a directory with one file in it, and the device behind that.
+//! The handler: a directory with one file, and the device behind this file.
 //!
-//! What can be answered from what is known is answered at once; what needs the device is begun.
+//! The handler answers at once the requests that do not need the device, and starts those that do.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,15 +14,15 @@ use super::unaligned;
 use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
 use crate::requests::{Change, Target, kernel_errno};
 
-/// The name of the one file.
+/// Name of the file.
 pub(super) const NAME: &str = "volume";
-/// Its inode.
+/// Inode number of the file.
 const VOLUME: u64 = 2;
-/// How long the kernel may believe names and attributes, in seconds. They change only where a volume grows, and then the
+/// Time that the kernel may cache names and attributes, in seconds. They change only when a volume grows, and then the
 /// kernel is made to ask again (`blockdev/loop_volume.rs::resize`).
 const VALID_S: u64 = 1 << 30;
-/// The longest range zeroed by one request to the device, in bytes: the kernel sends up to 4 GiB,
-/// and other requests are to get in between.
+/// The longest range zeroed by one request to the device, in bytes. The kernel sends up to 4 GiB, and other requests
+/// must be able to run in between.
 const ZERO_BYTES_MAX: u64 = 64 << 20;
 
 // Modes of FALLOCATE (`linux/falloc.h`).
@@ -34,12 +34,12 @@ const ZERO_RANGE: u32 = 0x10;
 pub(super) struct File {
     target: Target,
     time_s: u64,
-    /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
-    /// read around it.
+    /// Serializes writes to the same blocks: a write that is not in whole blocks reads the surrounding blocks and
+    /// writes them back.
     writes: Rc<RangeLock>,
     handles: Cell<usize>,
     errors: Cell<u64>,
-    /// STATFS fails: that is how a loop device learns that discarding is of no use.
+    /// Makes STATFS fail. A loop device takes this as a sign that the file cannot be discarded.
     discard_hidden: Cell<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Handler for File {
         use init_flag::{ABORT_ERROR, ASYNC_DIO, ASYNC_READ, BIG_WRITES, MAX_PAGES};
         Wishes {
             flags: ASYNC_READ | BIG_WRITES | ASYNC_DIO | ABORT_ERROR | MAX_PAGES,
-            // There is no cache to read ahead into.
+            // The file bypasses the page cache, so a read-ahead would have no destination.
             read_ahead: 0,
         }
     }
@@ -65,7 +65,7 @@ impl Handler for File {
     }
 }
 
-/// False if the request makes sense for the file only, and is about something else.
+/// Returns false if the request is valid for the file only, and names another node.
 fn concerns(op: Op, node: u64) -> bool {
     let file_only = matches!(
         op,
@@ -86,12 +86,12 @@ impl File {
         }
     }
 
-    /// How often the file is open.
+    /// Returns the number of open handles of the file.
     pub(super) fn handles(&self) -> usize {
         self.handles.get()
     }
 
-    /// While set, STATFS fails. A loop device configured meanwhile offers no discard.
+    /// Makes STATFS fail while `hidden` is set. A loop device configured meanwhile offers no discard.
     pub(super) fn hide_discard(&self, hidden: bool) {
         self.discard_hidden.set(hidden);
     }
@@ -121,7 +121,7 @@ impl File {
         }
     }
 
-    /// Answers what needs no device.
+    /// Answers the requests that do not need the device.
     fn answer(&self, arrival: Arrival<'_>) {
         let node = arrival.node();
         match arrival.op() {
@@ -145,10 +145,10 @@ impl File {
             Op::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
             Op::ReleaseDir | Op::Destroy => arrival.reply(&[]),
             Op::Forget => {}
-            // Changes names, of which there is nothing to change.
+            // The only name cannot be changed.
             Op::Namespace => arrival.refuse(libc::EPERM),
-            // The kernel takes "not implemented" as "never ask again", which is meant: for flush
-            // on close, extended attributes, interrupts (whose request is answered anyway).
+            // The kernel takes "not implemented" as "never ask again". This is intended for flush on close, for
+            // extended attributes, and for interrupts (the interrupted request is answered anyway).
             Op::Other(_) => arrival.refuse(libc::ENOSYS),
             Op::Init { .. } => unreachable!("the transport answers it"),
             Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. } => {
@@ -157,7 +157,7 @@ impl File {
         }
     }
 
-    /// Past the page cache, writes side by side.
+    /// Opens the file for I/O that bypasses the page cache, with concurrent writes.
     fn open(&self, arrival: Arrival<'_>) {
         self.handles.set(self.handles.get() + 1);
         let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
@@ -172,7 +172,7 @@ impl File {
     fn statfs(&self, arrival: Arrival<'_>) {
         let geometry = self.geometry();
         let unit = geometry.discard_granularity.max(geometry.block_size);
-        // It is full.
+        // Report the filesystem as full.
         let room = Units {
             units: geometry.len / u64::from(unit),
             free: 0,
@@ -185,7 +185,7 @@ impl File {
 
     async fn read(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u32) {
         let geometry = self.geometry();
-        // Past the end there is nothing, as in any file.
+        // As with any file, a read past the end returns no data.
         let len = u64::from(len).min(geometry.len.saturating_sub(at)) as usize;
         if len == 0 {
             return arrival.reply(&[]);
@@ -231,7 +231,7 @@ impl File {
         };
         let file = Rc::clone(self);
         arrival.begin(|request| async move {
-            // The data goes before what was leased for it.
+            // Declared in this order, so that the data is dropped before its leases.
             let _leases = (lease, more);
             let data = data;
             let _turn = file.writes.lock(blocks).await;
@@ -255,11 +255,10 @@ impl File {
         });
     }
 
-    /// Both ways of making zeroes, and discarding, which arrives as a punched hole: the loop driver
-    /// sends the same for "discard" and for "write zeroes, and deallocate", so it must read back as
-    /// zeroes, which a mere discard does not promise. A device that cannot unmap has no holes: to
-    /// write the zeroes would be what "deallocate" asks not to do, and a filesystem that gives up its
-    /// free space would have all of it written.
+    /// Zeroes or punches a range. A discard arrives as a punched hole: the loop driver sends the same request for
+    /// "discard" and for "write zeroes, and deallocate". So the range must read as zeroes afterwards, which a mere
+    /// discard does not guarantee. A device that cannot unmap refuses holes. Writing zeroes instead would defeat the
+    /// purpose of "deallocate", and a filesystem that trims its free space would have all of this space written.
     fn fallocate(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u64, mode: u32) {
         let geometry = self.geometry();
         let room = match mode & !KEEP_SIZE {
@@ -293,7 +292,7 @@ impl File {
     fn failed(&self, request: &Underway, error: &DeviceError) {
         let count = self.errors.get() + 1;
         self.errors.set(count);
-        // A dead device fails every request: say so ever more rarely.
+        // A failed device fails every request, so log ever more rarely.
         if count.is_power_of_two() {
             tracing::warn!(%error, count, "a request to the volume failed");
         }
@@ -301,7 +300,7 @@ impl File {
     }
 }
 
-/// The directory from position `at` on, in at most `bytes_max`.
+/// Returns the directory entries from position `at` on, in at most `bytes_max` bytes.
 fn listing(at: u64, bytes_max: usize) -> Listing {
     let entries = [
         (ROOT, Kind::Directory, "."),

@@ -1,9 +1,8 @@
 //! A device as the one file of a FUSE filesystem.
 //!
-//! The file is as long as the device and past the page cache: what is written to it is the device's
-//! business at once. (FUSE's own page cache is left out on purpose: a volume's cache belongs in the
-//! volume.) With a loop device over it ([`crate::blockdev`]) it is a block device on kernels that
-//! have nothing better.
+//! The file is as long as the device, and bypasses the page cache: a write reaches the device at once. FUSE's own page
+//! cache is left out on purpose, because a volume's cache belongs in the volume. With a loop device on top
+//! ([`crate::blockdev`]), the file becomes a block device on kernels without a better driver.
 
 mod file;
 mod unaligned;
@@ -22,29 +21,28 @@ use crate::fuse::{Ended, Mount, Mounted, UnmountError};
 
 use file::File;
 
-/// A device served as a file. Unmount it before dropping it; otherwise the dead mount stays until
-/// [`crate::blockdev::cleanup_stale`] or somebody else removes it.
+/// A device served as a file. Unmount it before dropping it. Otherwise the stale mount remains until
+/// [`crate::blockdev::cleanup_stale`] or the administrator removes it.
 pub struct VolumeFile {
     file: Rc<File>,
     mounted: Mounted,
 }
 
-/// The directory that volume `name` is mounted at.
+/// Returns the mount directory of volume `name`.
 pub(crate) fn directory(runtime_dir: &Path, name: &str) -> PathBuf {
     runtime_dir.join(format!("{name}.fuse"))
 }
 
-/// The file of the filesystem mounted at `dir`.
+/// Returns the path of the file in the filesystem mounted at `dir`.
 pub(crate) fn file_in(dir: &Path) -> PathBuf {
     dir.join(file::NAME)
 }
 
 impl VolumeFile {
-    /// Mounts `device` at a directory made for it, `runtime_dir/NAME.fuse`, and serves it on `rt` with
-    /// buffers from `memory`.
+    /// Mounts `device` at the new directory `runtime_dir/NAME.fuse`, and serves it on `rt` with buffers from `memory`.
     ///
     /// # Errors
-    /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel, not root.
+    /// If `/dev/fuse` cannot be opened or mounted: the kernel has no FUSE, or the process is not root.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract.
@@ -64,32 +62,32 @@ impl VolumeFile {
         Ok(VolumeFile { file, mounted })
     }
 
-    /// The file. The thread that serves it must not touch it.
+    /// Returns the path of the file. The thread that serves the file must not access it.
     pub fn file(&self) -> PathBuf {
         file_in(self.mounted.dir())
     }
 
-    /// Where the filesystem is mounted.
+    /// Returns the mount directory.
     pub fn dir(&self) -> &Path {
         self.mounted.dir()
     }
 
-    /// How often the file is open now. A loop device over it counts as one.
+    /// Returns the number of open handles of the file. A loop device on top counts as one handle.
     pub fn handles(&self) -> usize {
         self.file.handles()
     }
 
-    /// True if the session has ended: nothing that is asked of the file will succeed.
+    /// Returns true if the session has ended: all further requests to the file will fail.
     pub(crate) fn is_over(&self) -> bool {
         self.mounted.is_over()
     }
 
-    /// While set, a loop device that is configured over the file offers no discard.
+    /// Hides discard while `hidden` is set: a loop device configured over the file then offers no discard.
     pub(crate) fn hide_discard(&self, hidden: bool) {
         self.file.hide_discard(hidden);
     }
 
-    /// Waits until the session is over, and says why. It is over after an unmount, by whomever.
+    /// Waits until the session ends, and returns the reason. Any unmount ends the session, also one by another process.
     pub async fn ended(&mut self) -> Rc<Ended> {
         self.mounted.ended().await
     }
@@ -97,7 +95,7 @@ impl VolumeFile {
     /// Unmounts, waits for the requests under way, and removes the directory.
     ///
     /// # Errors
-    /// See [`UnmountError`]. The volume is served on; try again.
+    /// See [`UnmountError`]. The volume is still served; the caller can try again.
     pub async fn unmount(&mut self) -> Result<(), UnmountError> {
         self.mounted.unmount().await
     }

@@ -1,9 +1,9 @@
 //! Requests that are not in whole blocks.
 //!
-//! They come even from those who only ask for whole blocks: the kernel cuts a request that touches
-//! more pages of memory than fit one message, and it cuts where a page of *memory* ends. A megabyte
-//! that does not begin on a page boundary arrives in two pieces with the cut inside a block. Rare,
-//! so simple rather than fast.
+//! Such requests come even from programs that use whole blocks only. The kernel splits a request that touches more
+//! pages of memory than fit one message, and it splits at the end of a *memory* page. A megabyte that does not begin on
+//! a page boundary arrives as two requests with the split inside a block. This is rare, so the code is simple rather
+//! than fast.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use forebay_device::{Buf, BufMut, Result};
 
 use crate::requests::Target;
 
-/// The whole blocks around `len` bytes from `at`.
+/// Returns the whole blocks around `len` bytes from `at`.
 pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
     let block = u64::from(block);
     let end = at + len as u64;
@@ -27,7 +27,7 @@ pub(super) async fn read(target: &Target, at: u64, len: usize) -> Result<Buf> {
     Ok(buf.freeze().slice(skip..skip + len))
 }
 
-/// Writes `data` at `at`, all inside the device. Nobody else may write to the blocks around it
+/// Writes `data` at `at`, all inside the device. The caller must exclude other writes to the surrounding blocks
 /// meanwhile.
 pub(super) async fn write(target: &Target, at: u64, data: &[u8]) -> Result<()> {
     let blocks = around(at, data.len(), target.geometry().block_size);
