@@ -1,4 +1,4 @@
-//! What can be wrong with a log: when it is taken up, and while it is in use.
+//! Errors of opening a log. Errors of a log in use are `LogError` in the `segments` crate.
 
 use forebay_device::DeviceError;
 use forebay_segments::PairError;
@@ -6,13 +6,13 @@ use forebay_units::RecordSeq;
 
 use crate::scan::Damage;
 
-/// Why a log cannot be taken up.
+/// Reason why a log cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// The device cannot be read or written.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No copy of the superblock counts.
+    /// No copy of the superblock is valid.
     #[error(transparent)]
     Superblocks(PairError),
     /// The device is shorter than the log on it.
@@ -22,29 +22,29 @@ pub enum OpenError {
     Truncated {
         /// The device's length.
         have: u64,
-        /// What the superblock says.
+        /// Length of the log according to the superblock.
         need: u64,
     },
-    /// The device's blocks are larger than those the log on it was made for.
+    /// The device's blocks are larger than the blocks for which the log was made.
     #[error(
         "the log device has blocks of {have} bytes; the log on it was made for blocks of {want}, \
          which this device cannot write"
     )]
     Block {
-        /// The device's.
+        /// The device's block size.
         have: u32,
-        /// What the superblock says.
+        /// Block size according to the superblock.
         want: u32,
     },
-    /// Something that was durable is gone.
+    /// Durable data is missing.
     #[error("{0}")]
     Damaged(Damage),
-    /// A record is sound, and the layer above cannot apply it.
+    /// A record is intact, but the layer above cannot apply it.
     #[error("{record} cannot be applied: {why}")]
     Unfit {
         /// The record.
         record: RecordSeq,
-        /// What is wrong with it.
+        /// Reason given by the layer above.
         why: String,
     },
 }

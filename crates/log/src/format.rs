@@ -1,7 +1,7 @@
-//! The bytes on a log device. `docs/format/log.md` is the same in prose and tables.
+//! On-disk structures of a log device. `docs/format/log.md` describes them in prose and tables.
 //!
-//! Records and summaries are those of `segments`; here is what they say of the volume (`format/entry.rs`),
-//! and the superblock.
+//! The crate `segments` defines records and summaries. This module defines their entries (`format/entry.rs`) and the
+//! superblock.
 
 mod entry;
 mod superblock;
@@ -18,7 +18,7 @@ pub use superblock::{
     VERSION_GAPS,
 };
 
-/// The records of the cache's ring: numbered one after the other, within a segment and across.
+/// Layout of the cache's ring. Records have consecutive numbers, within a segment and across segments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ring {}
 
@@ -29,11 +29,11 @@ impl Layout for Ring {
     const NUMBERED: bool = false;
 }
 
-/// The header of a record: what it does to the volume. The payload follows it at once.
+/// Header of a record: its changes to the volume. The payload follows the header directly.
 pub type Record = forebay_segments::Record<Ring>;
-/// What lies at the end of a full segment and lists all it holds.
+/// Summary at the end of a full segment; lists all records of the segment.
 pub type Summary = forebay_segments::Summary<Ring>;
-/// A record as a summary tells of it.
+/// A record as listed in a summary.
 pub type SummaryRecord = forebay_segments::SummaryRecord<Ring>;
 
 #[cfg(test)]

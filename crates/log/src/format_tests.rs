@@ -8,7 +8,7 @@ use super::*;
 use crate::ring::RingGeometry;
 
 const SEGMENT_BYTES: u32 = 64 << 20;
-/// Bytes in a summary's body for each record, before its entries.
+/// Bytes of a summary's body for each record, before its entries.
 const SUMMARY_RECORD_BYTES: usize = 12;
 
 fn volume() -> impl Strategy<Value = VolumeId> {
@@ -37,7 +37,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     prop_oneof![data, range]
 }
 
-/// Entries, and the length of their payload with some padding.
+/// Generates entries, and the length of their payload with some padding.
 fn entries(most: usize) -> impl Strategy<Value = (Vec<Entry>, u32)> {
     (vec(entry(), 0..most), 0..8u32).prop_map(|(entries, padding)| {
         let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
@@ -92,7 +92,7 @@ fn record() -> impl Strategy<Value = Record> {
     )
 }
 
-/// With bodies from one record to several blocks.
+/// Generates summaries with bodies from one record to several blocks.
 fn summary() -> impl Strategy<Value = Summary> {
     let listed = (any::<u32>(), any::<bool>(), entries(200)).prop_map(
         |(offset, continues, (entries, payload_bytes))| SummaryRecord {
@@ -113,7 +113,7 @@ fn summary() -> impl Strategy<Value = Summary> {
     })
 }
 
-/// The records with the numbers that they have in a summary.
+/// Gives the records the numbers that they have in a summary.
 fn numbered(first: RecordSeq, mut records: Vec<SummaryRecord>) -> Vec<SummaryRecord> {
     for (n, record) in records.iter_mut().enumerate() {
         record.seq = first.plus(n as u64);
@@ -121,7 +121,7 @@ fn numbered(first: RecordSeq, mut records: Vec<SummaryRecord>) -> Vec<SummaryRec
     records
 }
 
-/// Decodes a summary as it is read from a device: its last block says how much more there is.
+/// Decodes a summary as it is read from a device: its last block contains the total length.
 fn decode_summary(segment: &[u8]) -> Result<Summary, FormatError> {
     let last = &segment[segment.len() - HEADER_BYTES..];
     let total = Summary::total_len(last, SEGMENT_BYTES)?;
@@ -129,7 +129,7 @@ fn decode_summary(segment: &[u8]) -> Result<Summary, FormatError> {
     Summary::decode(&segment[from.ok_or(FormatError::Content("summary"))?..])
 }
 
-/// Makes the checksum right for what the bytes say; the last block holds it.
+/// Corrects the checksum of the bytes. The last block contains the checksum.
 fn reseal(bytes: &mut [u8]) {
     let at = bytes.len() - HEADER_BYTES;
     let (before, last) = bytes.split_at_mut(at);
@@ -167,7 +167,7 @@ proptest! {
     }
 }
 
-/// Places and what to write there: what somebody does who knows the checksum.
+/// Generates places and values to write there: changes by an attacker with knowledge of the checksum.
 fn scribbles() -> impl Strategy<Value = Vec<(usize, u8)>> {
     let fields = prop_oneof![4 => 16..140usize, 1 => 0..HEADER_BYTES];
     let byte = prop_oneof![Just(0), Just(0xff), Just(0x7f), any::<u8>()];
@@ -306,7 +306,7 @@ fn example_summary(records: usize) -> Summary {
     }
 }
 
-/// Flips every bit in turn; `decode` must say no each time.
+/// Flips each bit in turn; `decode` must fail each time.
 fn every_flip_is_seen(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), FormatError>) {
     assert_eq!(decode(bytes), Ok(()));
     let mut bytes = bytes.to_vec();
@@ -384,7 +384,7 @@ fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_on
     );
 }
 
-/// A program from before there were gaps knows version 1 only, and names the other.
+/// Programs from before rotational offsets know version 1 only. Their error text names the unknown version.
 #[test]
 fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_refuse() {
     for gaps in [false, true] {
@@ -395,7 +395,7 @@ fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_
         let bytes = superblock.encode();
         assert_eq!(bytes[8..12], [1 + u8::from(gaps), 0, 0, 0]);
         assert_eq!(Superblock::decode(&bytes).map(|read| read.gaps), Ok(gaps));
-        // As they read it.
+        // The check of older programs.
         let read = envelope::open(&bytes, b"FORELOG\x01", "superblock").map(drop);
         let refused = FormatError::Version {
             what: "superblock",
@@ -432,7 +432,7 @@ fn superblocks_that_contradict_themselves_are_refused() {
     refused(&|s| s.len -= 1);
     refused(&|s| s.segment_count = 33);
     refused(&|s| s.segment_count = u64::MAX);
-    // Found by fuzzing: fewer than a log is made with, and a write may never find room.
+    // Found by fuzzing: with fewer segments than the minimum, a write might never find free space.
     refused(&|s| s.segment_count = 31);
     refused(&|s| s.segment_count = 0);
     refused(&|s| s.segment_bytes = 16 << 10);
@@ -446,7 +446,7 @@ fn superblocks_that_contradict_themselves_are_refused() {
     refused(&|s| s.tail_record = RecordSeq(0));
     refused(&|s| s.generation = u64::MAX);
     refused(&|s| s.tail = SegmentSeq(1 << 60));
-    // Flags of a version to come, and a payload longer than there is room for.
+    // Unknown flags of a future version, and a payload longer than its space.
     for at in [104, 108] {
         let mut bytes = good.encode();
         bytes[at..at + 4].copy_from_slice(&0x1000u32.to_le_bytes());
@@ -458,7 +458,7 @@ fn superblocks_that_contradict_themselves_are_refused() {
 
 #[test]
 fn counters_that_no_log_gets_to_are_refused_so_that_the_next_number_is_one() {
-    // Found by fuzzing: recovery counted on from the highest epoch it saw.
+    // Found by fuzzing: recovery incremented the highest epoch that it found.
     let record = |change: &dyn Fn(&mut Record)| {
         let mut bad = example_record();
         change(&mut bad);
@@ -575,7 +575,7 @@ fn a_sector_that_its_field_cannot_hold_is_not_written() {
 
 #[test]
 fn entries_that_cannot_be_are_refused() {
-    // A piece beyond its line; bits beside the kind; a range of nothing.
+    // Data beyond its 4 KiB block; unused bits beside the kind; an empty range.
     for (at, byte) in [(76, 7 << 3 | 1), (76, 0x42), (76, 0x81), (76, 0xff)] {
         let mut bytes = example_record().encode();
         bytes[at] = byte;
@@ -593,7 +593,7 @@ fn entries_that_cannot_be_are_refused() {
         ..example_record()
     };
     assert!(Record::decode(&record.encode()).is_err());
-    // Less payload than its entries need.
+    // Less payload than the entries need.
     let record = Record {
         payload_bytes: 3584,
         ..example_record()

@@ -1,7 +1,7 @@
-//! How far behind the last record the next one goes: a policy, told what writes took.
+//! Policy of rotational offsets: distance from the last record to the next one, learnt from the durations of writes.
 //!
-//! Asked only before a record is opened that somebody will wait for, alone. It answers with a gap in bytes;
-//! who asked looks whether the log has room for it.
+//! The log asks the policy only before it opens a record that will be written alone, with a writer waiting for it. The
+//! answer is an offset in bytes. The caller then checks that the log has enough free space for the offset.
 
 mod rotation;
 
@@ -11,15 +11,15 @@ use forebay_rt::Instant;
 
 use rotation::Rotation;
 
-/// Whether the log leaves gaps between records.
+/// Policy of rotational offsets between records.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Gaps {
-    /// As the device's own times show that it gains something: on a disk that turns.
+    /// Leaves offsets if the measured durations show a gain, that is on a rotating disk.
     #[default]
     Learnt,
-    /// Of any length, chosen by this seed: for worlds in which everything about them is tried.
+    /// Chooses offsets of any length from this seed; for test scenarios that try all placements.
     Scattered(u64),
-    /// Never.
+    /// Never leaves offsets.
     Never,
 }
 
@@ -27,29 +27,29 @@ pub enum Gaps {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) now: Instant,
-    /// Where on the device it begins without a gap, in bytes.
+    /// Start of the record without an offset, in bytes of the device.
     pub(crate) at: u64,
-    /// It will be written at once, not when its writer asks for a flush.
+    /// True if the record will be written at once, false if it waits until its writer requests a flush.
     pub(crate) soon: bool,
-    /// The write before it is still under way, and ends at `at`.
+    /// True if the write before the record is still in flight. That write ends at `at`.
     pub(crate) behind: bool,
-    /// The longest gap there may be, in bytes.
+    /// Maximum offset, in bytes.
     pub(crate) most: u32,
 }
 
-/// A write that reached the medium.
+/// A write that completed on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// Where on the device, in bytes.
+    /// Start of the write, in bytes of the device.
     pub(crate) at: u64,
     pub(crate) len: u64,
     pub(crate) issued: Instant,
     pub(crate) done: Instant,
-    /// Nothing else of the log was under way, and somebody waited for it.
+    /// True if no other write of the log was in flight and a writer waited for this write.
     pub(crate) alone: bool,
 }
 
-/// What answers.
+/// State of the chosen policy.
 pub(crate) enum Policy {
     Learnt(Box<Rotation>),
     Scattered { seed: u64, asked: u64 },
@@ -65,7 +65,7 @@ impl Policy {
         }
     }
 
-    /// True if a gap may be wanted from now on. The log's superblock has to say so first.
+    /// Returns true if the policy may ask for offsets from now on. The log must first record this in its superblock.
     pub(crate) fn wants_gaps(&self) -> bool {
         match self {
             Policy::Learnt(rotation) => rotation.wants_gaps(),
@@ -74,12 +74,12 @@ impl Policy {
         }
     }
 
-    /// True if it is worth asking though nobody waits for single writes.
+    /// Returns true if the policy also wants to place records for which no writer waits.
     pub(crate) fn is_for_all(&self) -> bool {
         matches!(self, Policy::Scattered { .. })
     }
 
-    /// The gap in front of a record, in bytes; none if where it goes makes no difference, or not enough.
+    /// Returns the offset before a record, in bytes. `None` if the place makes no difference, or too little.
     pub(crate) fn gap(&mut self, opening: &Opening) -> Option<u32> {
         match self {
             Policy::Learnt(rotation) => rotation.gap(opening),
@@ -91,7 +91,7 @@ impl Policy {
         }
     }
 
-    /// The record that was asked about will be written from this byte of the device on.
+    /// Notes that the record asked about last will be written at this byte of the device.
     pub(crate) fn placed(&mut self, at: u64) {
         if let Policy::Learnt(rotation) = self {
             rotation.placed(at);
@@ -104,7 +104,7 @@ impl Policy {
         }
     }
 
-    /// How long a turn takes, where gaps are left for that.
+    /// Returns the duration of one rotation of the disk. `None` if the policy leaves no offsets for rotation.
     pub(crate) fn turn(&self) -> Option<Duration> {
         match self {
             Policy::Learnt(rotation) => rotation.turn(),
@@ -113,9 +113,9 @@ impl Policy {
     }
 }
 
-/// None of three times; mostly a few blocks, now and then any length up to `most`.
+/// Returns no offset in a third of all cases, usually a few blocks, and sometimes any length up to `most`.
 fn scattered(seed: u64, n: u64, most: u32) -> Option<u32> {
-    // SplitMix64: every input gives another number, and neighbours nothing alike.
+    // SplitMix64: inputs have different results, and the results of adjacent inputs are not correlated.
     let mut mixed = seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9_u64), (27, 0x94d0_49bb_1331_11eb)] {
         mixed = (mixed ^ mixed >> shift).wrapping_mul(factor);

@@ -1,28 +1,28 @@
 use super::*;
 
-/// The longest gap that a log of segments of 1 MiB leaves, in bytes.
+/// Maximum offset in a log with segments of 1 MiB, in bytes.
 const MOST: u32 = 256 << 10;
 
-/// What a writer writes to.
+/// A device under test.
 trait Medium {
-    /// When a write issued at `now` (seconds) is done.
+    /// Returns the time at which a write issued at `now` is done, both in seconds.
     fn done(&mut self, now: f64, at: u64, len: u64) -> f64;
 }
 
-/// A disk that turns, of one zone.
+/// A rotating disk with one zone.
 #[derive(Clone, Copy)]
 struct Disk {
-    /// Seconds of a turn.
+    /// Duration of one rotation, in seconds.
     turn: f64,
     /// Bytes of a track.
     track: u64,
-    /// Seconds from a request to the moment from which it can be served.
+    /// Time from a request until the disk can serve it, in seconds.
     command: f64,
-    /// Seconds by which the next track begins later, so that changing to it loses no turn.
+    /// Delay of the next track's start, in seconds, so that a change of tracks loses no rotation.
     skew: f64,
 }
 
-/// Like the drives of [`docs/design/model.md`] and like one of 2012, without their zones.
+/// Disks like the drives of [`docs/design/model.md`], and one like a drive of 2012. All are without zones.
 const DISKS: [Disk; 4] = [
     // dec_rz26
     Disk {
@@ -55,7 +55,7 @@ const DISKS: [Disk; 4] = [
 ];
 
 impl Disk {
-    /// When in a turn the byte comes by, in seconds.
+    /// Returns the time within a rotation at which the byte passes the head, in seconds.
     fn phase(&self, at: u64) -> f64 {
         let (tracks, into) = (at / self.track, at % self.track);
         let skewed = tracks as f64 * self.skew + into as f64 / self.track as f64 * self.turn;
@@ -71,14 +71,14 @@ impl Medium for Disk {
             let piece = (self.track - at % self.track).min(end - at);
             time += (self.phase(at) - time).rem_euclid(self.turn);
             time += piece as f64 / self.track as f64 * self.turn;
-            // The head is moved to the next track while the skew passes.
+            // The head moves to the next track while the skew passes.
             at += piece;
         }
         time
     }
 }
 
-/// Takes what a function says.
+/// A device whose writes take the time that a function returns.
 struct Takes<F>(F);
 
 impl<F: FnMut() -> f64> Medium for Takes<F> {
@@ -87,12 +87,12 @@ impl<F: FnMut() -> f64> Medium for Takes<F> {
     }
 }
 
-/// A writer that flushes each write, and the log it writes to.
+/// A writer that flushes each write, and its log.
 struct Writer {
     policy: Policy,
     now: f64,
     at: u64,
-    /// What writes took, in seconds, and the gaps before them, in bytes.
+    /// Durations of writes, in seconds, and the offsets before them, in bytes.
     took: Vec<f64>,
     gaps: Vec<u32>,
 }
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// Writes once, after a pause; the record is opened so long before it is written.
+    /// Writes once after `pause`. The record is opened `open` seconds before it is written.
     fn write(&mut self, medium: &mut dyn Medium, pause: f64, open: f64, len: u64) {
         self.now += pause;
         let opening = Opening {
@@ -151,19 +151,19 @@ impl Writer {
         }
     }
 
-    /// The mean of the last `n` writes, in seconds.
+    /// Returns the mean duration of the last `n` writes, in seconds.
     fn lately(&self, n: usize) -> f64 {
         self.took[self.took.len() - n..].iter().sum::<f64>() / n as f64
     }
 
-    /// How many of the last `n` writes had a gap.
+    /// Returns the number of writes with an offset among the last `n`.
     fn with_gaps(&self, n: usize) -> usize {
         let lately = &self.gaps[self.gaps.len() - n..];
         lately.iter().filter(|gap| **gap > 0).count()
     }
 }
 
-/// What a write takes on this medium right behind the last, on average.
+/// Returns the mean duration of a write directly after the last one.
 fn without_gaps(mut medium: impl Medium, pause: f64) -> f64 {
     let (mut now, mut at, mut took) = (1.0, 1 << 20, 0.0);
     for _ in 0..500 {
@@ -207,7 +207,7 @@ fn on_a_device_that_is_quick_no_gap_is_ever_left() {
     assert!(!writer.policy.wants_gaps());
 }
 
-/// By the mean of what writes take it would be a slow disk: 6 ms.
+/// The mean duration of 6 ms looks like a slow disk.
 #[test]
 fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
     let mut writer = Writer::new();
@@ -253,7 +253,7 @@ fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
     let mut disk = DISKS[1];
     let mut writer = Writer::new();
     writer.writes(200, &mut disk, 0.0);
-    // As a journal does: blocks of which a flush comes a little later, then one that is flushed at once.
+    // Like a journal: blocks that are flushed a little later, then a block that is flushed at once.
     let plain = 2.0 * 8.333e-3;
     for _ in 0..600 {
         writer.write(&mut disk, 100e-6, 1.5e-3, 24 << 10);
@@ -266,7 +266,7 @@ fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
     assert!(commit < 0.5 * 8.333e-3, "{commit} s for the second");
 }
 
-/// Records of 36 and 8 KiB, as ext4 with blocks of 4 KiB makes them: the first waits for its flush.
+/// Records of 36 and 8 KiB, like those of ext4 with blocks of 4 KiB. The first record waits for its flush.
 #[test]
 fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
     for mut disk in [DISKS[0], DISKS[1]] {
@@ -300,7 +300,7 @@ fn pauses_of_several_turns_are_counted_in_turns() {
         let mut writer = Writer::new();
         writer.writes(600, &mut disk, 0.0);
         writer.writes(400, &mut disk, pause);
-        // Where the gap would be longer than one may be there is none.
+        // If the offset would be longer than the maximum, the log leaves none.
         if writer.with_gaps(200) > 150 {
             assert!(writer.lately(200) < 0.85 * plain, "{} s", disk.turn);
         }
@@ -325,7 +325,7 @@ fn another_disk_in_the_same_place_is_learnt_anew() {
 
 #[test]
 fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
-    // It turns, but what comes next has always to be fetched from somewhere first: no gap helps.
+    // The disk rotates, but must always seek first, so no offset helps.
     struct Away(Disk, u64);
     impl Medium for Away {
         fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
@@ -347,7 +347,7 @@ fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
 
 #[test]
 fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_writes() {
-    /// What goes on where the last write ended takes a turn, all else several.
+    /// A write at the end of the last write takes one rotation, all other writes take several.
     struct Dear(u64);
     impl Medium for Dear {
         fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
@@ -355,7 +355,7 @@ fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_wr
             now + if goes_on { 8.333e-3 } else { 40e-3 }
         }
     }
-    // Learnt on another disk, and not.
+    // With and without learning on another disk before.
     for learnt in [300, 0] {
         let mut writer = Writer::new();
         writer.writes(learnt, &mut { DISKS[1] }, 0.0);
@@ -372,7 +372,7 @@ fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_
     writer.writes(500, &mut disk, 0.0);
     let mut took = Vec::new();
     for _ in 0..200 {
-        // The next is opened while this one is written.
+        // The next record is opened while this one is being written.
         let at = writer.at;
         let done = disk.done(writer.now, at, 8192);
         let opening = Opening {
@@ -385,7 +385,7 @@ fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_
         let gap = writer.policy.gap(&opening).unwrap_or(0);
         let next = at + 8192 + u64::from(gap.next_multiple_of(512));
         if gap > 0 {
-            // The one under way was placed before, and its place is known no more.
+            // The record in flight was placed before; the policy no longer knows its place.
             writer.policy.placed(next);
         }
         writer.policy.written(&Written {

@@ -1,26 +1,24 @@
 //! A log on a device: records appended to a ring of segments.
 //!
-//! A layer gathers what is written to it in a *segment buffer* in memory; the log lays it out as
-//! *records* (a header block that says what changes, then the data), writes them in large transfers,
-//! and finds them again after a crash. What a record means is the layer's business; the log knows
-//! order, durability and damage.
+//! A layer gathers written data in a *segment buffer* in memory. The log lays the data out as *records* (a header block
+//! with the changes, then the data), writes them in large transfers, and finds them after a crash. The layer defines
+//! the meaning of a record. The log is responsible for order, durability and damage.
 //!
-//! What the layer may rely on:
-//! - **Order.** Recovery gives back the records from the tail on, in the order they were appended,
-//!   without a gap, and stops before the first that is not whole (I1). A write appended as a group
-//!   comes back whole or not at all.
-//! - **Durability.** When [`Log::flush`] returns, all that was appended before it was called comes
-//!   back after any crash (I5). When [`Log::hand_over`] returns, it comes back if nothing is lost but the
-//!   process.
-//! - **Reuse.** A segment is overwritten only when the tail that excludes it is durable in both
-//!   superblocks, so either one is enough (I2, I3).
-//! - **Recovery is repeatable.** Until it has succeeded it changes nothing that it would itself take
-//!   up; leftovers beyond the cut are never taken up later (I4).
-//! - **Failure latches.** After a failed write or flush nothing is acknowledged any more (I7).
+//! Guarantees to the layer:
+//! - **Order.** Recovery returns the records from the tail on in the order of appending, without omissions. It stops
+//! before the first record that is not whole (I1). Recovery returns a write that was appended as a group whole or not
+//! at all.
+//! - **Durability.** When [`Log::flush`] returns, everything appended before the call survives any crash (I5). When
+//! [`Log::hand_over`] returns, the data survives a crash of the process.
+//! - **Reuse.** A segment is overwritten only after a tail that excludes it is durable in both superblocks. So either
+//! superblock alone is sufficient (I2, I3).
+//! - **Recovery is repeatable.** Until recovery has succeeded, it changes nothing that a recovery would use. Leftovers
+//! beyond the end are never recovered later (I4).
+//! - **Failure latches.** After a failed write or flush the log acknowledges nothing (I7).
 //!
-//! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (where things lie),
-//! `state.rs` (what is known), `write.rs` (what waits), `gaps.rs` (where records go on a disk that turns), `superblocks.rs` (where to begin),
-//! `recover.rs` and `scan.rs` (after a crash), `read.rs`.
+//! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (addresses), `state.rs` (state), `write.rs`
+//! (waiting), `gaps.rs` (rotational offsets), `superblocks.rs` (start of recovery), `recover.rs` and `scan.rs` (after a
+//! crash), `read.rs`.
 
 mod error;
 mod format;

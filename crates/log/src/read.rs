@@ -1,4 +1,4 @@
-//! Reading back what was appended.
+//! Reading of appended data.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::format::{HEADER_BYTES, Ring, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summar
 use crate::ring::{Addr, Placed, RingGeometry, place};
 use crate::write::{Inner, Log};
 
-/// Keeps the segments of a stretch from being reused while it is read.
+/// Protects the segments of a range from reuse while the range is read.
 pub struct Pin {
     inner: Rc<Inner>,
     slots: Range<u64>,
@@ -30,7 +30,7 @@ impl Drop for Pin {
 }
 
 impl Log {
-    /// Gives `use_bytes` the data at `addr`, if its segment is still in memory.
+    /// Passes the data at `addr` to `use_bytes`, if its segment is still in memory.
     pub fn with_ram<T>(
         &self,
         addr: Addr,
@@ -40,7 +40,7 @@ impl Log {
         self.state().in_ram(addr, sectors).map(use_bytes)
     }
 
-    /// Keeps a stretch within one segment from being reused until the pin is dropped.
+    /// Protects a range within one segment from reuse until the pin is dropped.
     pub fn pin(&self, addr: Addr) -> Pin {
         let mut state = self.state_mut();
         let slot = state.ring.slot_of(addr);
@@ -51,10 +51,10 @@ impl Log {
         }
     }
 
-    /// Reads a stretch from the device. The caller checks what it reads against the checksums.
+    /// Reads a range from the device. The caller must verify the data with the checksums.
     ///
     /// # Errors
-    /// The device's.
+    /// If the device fails.
     pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
         let blocks = self.ring().blocks_around(addr, sectors);
         let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
@@ -69,21 +69,21 @@ impl Log {
         Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
     }
 
-    /// True if a stretch is whole blocks of the device, and can be read by [`Log::read_into`].
+    /// Returns true if a range consists of whole blocks of the device, so that [`Log::read_into`] can read it.
     pub fn is_in_blocks(&self, addr: Addr, sectors: u64) -> bool {
         let blocks = self.ring().blocks_around(addr, sectors);
         blocks == (addr.bytes()..addr.plus(sectors).bytes())
     }
 
-    /// As [`Log::read`], of a stretch in whole blocks as long as `buf`, which is filled and given back.
+    /// Reads into `buf` like [`Log::read`]. The range must consist of whole blocks and be as long as `buf`.
     ///
     /// # Errors
-    /// The device's.
+    /// If the device fails.
     pub async fn read_into(&self, addr: Addr, buf: BufMut) -> Result<BufMut, DeviceError> {
         self.inner.commit.device().read(addr.bytes(), buf).await
     }
 
-    /// True if the device gives back anything at all: the superblock, at either place.
+    /// Returns true if the device can be read at all: one of the two superblocks is readable.
     pub async fn answers(&self) -> bool {
         for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
             let buf = BufMut::to_fill(HEADER_BYTES);
@@ -94,11 +94,11 @@ impl Log {
         false
     }
 
-    /// All that a full segment holds, in order: from its summary, or if that is damaged, from the
-    /// headers of its records. `None` if those do not account for every record either.
+    /// Returns all entries of a full segment in order, from its summary, or from the headers of its records if the
+    /// summary is damaged. `None` if the headers do not account for every record.
     ///
     /// # Errors
-    /// The device's.
+    /// If the device fails.
     pub async fn entries(&self, segment: SegmentSeq) -> Result<Option<Vec<Placed>>, DeviceError> {
         let (ring, volume) = (self.ring(), self.volume());
         let (first, next) = (
@@ -117,7 +117,7 @@ impl Log {
         let bytes = device.read(at, buf).await?;
         let mut placed = Vec::new();
         let mut seen = first;
-        // What lies beyond the last of them is left over from another epoch.
+        // Records beyond the last one are leftovers of another epoch.
         let records = walk::<Ring>(&bytes, ring.block, volume, segment, Next::Is(first));
         for record in records.take(next.since(first) as usize) {
             place(

@@ -1,13 +1,14 @@
-//! Making a log, and taking one up again after a stop or a crash.
+//! Formatting a log, and opening one after a stop or a crash.
 //!
-//! Recovery is: read the superblocks, [`scan`] the chain, and only if that succeeds, in this order:
-//! 1. flush, so that what was found cannot be lost any more;
-//! 2. seal the last segment with a summary of what counts in it, and wipe the leftovers beyond the
-//!    cut, there and further on, so that no later recovery can take them up; flush;
+//! Recovery reads the superblocks and [`scan`]s the chain. Only if both succeed, recovery does in this order:
+//! 1. flush, so that the records found cannot be lost;
+//! 2. seal the last segment with a summary of its valid records, and wipe the leftovers beyond the end, there and
+//!    further
+//! on, so that no later recovery can find them; flush;
 //! 3. write the superblock of the new epoch, which begins in the next segment.
 //!
-//! A crash at any point of this leaves a log in which the same chain is found again (I4): step 2
-//! changes nothing that is in the chain, and until step 3 the old superblock still begins it.
+//! After a crash at any point, recovery finds the same chain (I4): step 2 changes nothing in the chain, and until step
+//! 3 the chain still starts at the old superblock.
 
 use std::rc::Rc;
 
@@ -23,11 +24,11 @@ use crate::scan::{RecoveredRecord, Scan, scan};
 use crate::state::{Resume, State};
 use crate::write::{Log, LogOptions, Workers};
 
-/// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first
-/// MiB), and writes both superblocks.
+/// Makes an empty log on `device`. Wipes the first MiB, since other systems could recognise the device by its content,
+/// and writes both superblocks.
 ///
 /// # Errors
-/// The device's.
+/// If the device fails.
 pub async fn format_device(
     device: &dyn Device,
     ring: RingGeometry,
@@ -56,8 +57,8 @@ pub async fn format_device(
     write_copies(device, &superblock).await
 }
 
-/// Whether the log that `superblock` describes can lie on this device. To be asked before anything is
-/// done, or allocated, by its numbers.
+/// Checks that the log of `superblock` can lie on this device. Callers must check before they use the superblock's
+/// numbers for anything, such as an allocation.
 ///
 /// # Errors
 /// If the device is too short or has larger blocks.
@@ -74,22 +75,22 @@ pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), O
     Ok(())
 }
 
-/// What recovery found, for reports.
+/// Result of recovery, for reports.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     /// The scan of the chain.
     pub scan: Scan,
-    /// True if the log had been stopped with nothing in it.
+    /// True if the log was empty and stopped cleanly.
     pub was_clean: bool,
 }
 
-/// Takes up the log that `superblock` describes: gives its records to `apply` in order, and begins a
-/// new epoch. `change` may set what the new superblock says beside that. What `apply` cannot apply it
-/// says, and is given nothing after that.
+/// Opens the log of `superblock`: passes its records to `apply` in order, and begins a new epoch. `change` may set
+/// other fields of the new superblock. `apply` returns a reason if it cannot apply a record, and then gets no more
+/// records.
 ///
 /// # Errors
-/// If the device fails, is too short, holds a record that `apply` refuses, or something durable is
-/// missing and `accept_loss` is not given; then nothing on the device has been changed.
+/// If the device fails or is too short, if `apply` refuses a record, or if durable data is missing and `accept_loss` is
+/// false. In these cases the device is unchanged.
 pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
@@ -122,7 +123,7 @@ pub async fn open(
     next.epoch = scan.epoch.next();
     next.epoch_segment = scan.next_segment;
     next.stable = scan.next_record.prev();
-    // Of a log that was stopped clean nothing counts, nor do its gaps.
+    // A clean log has no valid records, so it has no offsets between them.
     next.gaps &= !next.clean;
     next.clean = false;
     change(&mut next);
@@ -140,7 +141,7 @@ pub async fn open(
     Ok((log, workers, Recovery { scan, was_clean }))
 }
 
-/// Makes what was found durable and what lies beyond it unfindable.
+/// Makes the records found durable, and the leftovers beyond them unreadable for later scans.
 async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result<(), DeviceError> {
     device.flush().await?;
     if let Some(summary) = &scan.seal {
@@ -150,7 +151,8 @@ async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result
         device
             .write(at, BufMut::copy_of(&bytes).freeze(), Durability::Flush)
             .await?;
-        // Should this summary rot, a record behind the last that counts would be taken for the next.
+        // If this summary becomes unreadable, a scan could take a leftover after the last valid record for the next
+        // record.
         for offset in &scan.behind {
             let behind = ring.segment_at(summary.segment) + u64::from(*offset);
             if behind + HEADER_BYTES as u64 <= at {
@@ -167,8 +169,8 @@ async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result
     device.flush().await
 }
 
-/// Makes sure that no header and no summary's end stands here, by one block of the device: of a longer
-/// write a part might arrive, and what is torn there may lack just the zeroes of that part.
+/// Overwrites a header or the end of a summary with one block of zeroes. A longer write could be torn: a torn leftover
+/// may lack just the zeroes that the torn write brings.
 async fn wipe(device: &dyn Device, at: u64) -> Result<(), DeviceError> {
     let block = device.geometry().block_size as usize;
     let zeroes = BufMut::zeroed(block).freeze();

@@ -1,4 +1,4 @@
-//! Where things lie on a log device.
+//! Addresses on a log device.
 
 use forebay_device::Geometry;
 use forebay_segments::Shape;
@@ -9,28 +9,28 @@ use crate::format::{
     Superblock,
 };
 
-/// A place on the log device, in sectors from its start: the unified address of a piece of data,
-/// the same while it is in the segment buffer and after (the paper's section on segment buffers).
+/// Address on the log device, in sectors from its start. Data has the same address in the segment buffer and on the
+/// device (the paper's section on segment buffers).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Addr(pub u64);
 
 impl Addr {
-    /// The byte it begins at.
+    /// Returns the first byte.
     pub fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }
 
-    /// The address `sectors` further on.
+    /// Returns the address `sectors` further on.
     #[must_use]
     pub fn plus(self, sectors: u64) -> Addr {
         Addr(self.0 + sectors)
     }
 }
 
-/// Why a device cannot become a log.
+/// Reason why a device cannot hold a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// Too few segments fit.
+    /// The device holds too few segments.
     #[error(
         "the log device has {have}; {SEGMENTS_MIN} segments of {segment} and the superblocks need {need} \
          (use a larger log, or a smaller --segment)"
@@ -38,12 +38,12 @@ pub enum RingError {
     TooSmall {
         /// The device's length.
         have: ByteLen,
-        /// The segment asked for.
+        /// The requested segment size.
         segment: ByteLen,
-        /// The least that would do.
+        /// The minimum length of the device.
         need: ByteLen,
     },
-    /// The segment size is out of bounds or not in whole blocks.
+    /// The segment size is out of bounds or not a power of two.
     #[error("a segment of {0} is not a power of two between 128KiB and 64MiB")]
     Segment(ByteLen),
     /// The device's atomic block is larger than a header.
@@ -58,25 +58,25 @@ pub struct RingGeometry {
     pub segment_bytes: u32,
     /// Segments in the ring.
     pub segment_count: u64,
-    /// What records are padded to, in bytes.
+    /// Unit to which records are padded, in bytes.
     pub block: u32,
     /// Bytes of the device in use.
     pub len: u64,
 }
 
-/// Bytes of a log device that have addresses: 2^40 sectors.
+/// Addressable bytes of a log device: 2^40 sectors.
 const ADDRESSED: u64 = 1 << 49;
 
-/// The most segments of this size that a ring has.
+/// Returns the maximum number of segments of this size in a ring.
 pub fn segments_max(segment: ByteLen) -> u64 {
     (ADDRESSED - SEGMENTS_AT) / segment.0
 }
 
 impl RingGeometry {
-    /// The ring that fits a device, in segments of `segment`.
+    /// Returns the ring that fits a device, in segments of `segment`.
     ///
     /// # Errors
-    /// If the device is too small or the segment size is not one.
+    /// If the device is too small, its blocks are too large, or the segment size is invalid.
     pub fn for_device(geometry: &Geometry, segment: ByteLen) -> Result<RingGeometry, RingError> {
         let bytes = segment.0;
         if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
@@ -106,7 +106,7 @@ impl RingGeometry {
         })
     }
 
-    /// The ring a superblock describes.
+    /// Returns the ring that a superblock describes.
     pub fn of(superblock: &Superblock) -> RingGeometry {
         RingGeometry {
             segment_bytes: superblock.segment_bytes,
@@ -116,7 +116,7 @@ impl RingGeometry {
         }
     }
 
-    /// The shape of its segments.
+    /// Returns the shape of the ring's segments.
     pub fn shape(&self) -> Shape {
         Shape {
             segment_bytes: self.segment_bytes,
@@ -124,59 +124,59 @@ impl RingGeometry {
         }
     }
 
-    /// The segment's place in the ring.
+    /// Returns the slot of a segment in the ring.
     pub fn slot(&self, segment: SegmentSeq) -> u64 {
         segment.0 % self.segment_count
     }
 
-    /// The byte at which the segment begins.
+    /// Returns the byte at which the segment begins.
     pub fn segment_at(&self, segment: SegmentSeq) -> u64 {
         SEGMENTS_AT + self.slot(segment) * u64::from(self.segment_bytes)
     }
 
-    /// The address `offset` bytes into a segment.
+    /// Returns the address `offset` bytes into a segment.
     pub fn addr(&self, segment: SegmentSeq, offset: u32) -> Addr {
         Addr((self.segment_at(segment) + u64::from(offset)) / SECTOR_BYTES)
     }
 
-    /// The slot an address lies in.
+    /// Returns the slot that contains an address.
     pub fn slot_of(&self, addr: Addr) -> u64 {
         (addr.bytes() - SEGMENTS_AT) / u64::from(self.segment_bytes)
     }
 
-    /// The address at which the segment begins that an address lies in.
+    /// Returns the start of the segment that contains an address.
     pub fn addr_of_segment(&self, addr: Addr) -> Addr {
         let at = SEGMENTS_AT + self.slot_of(addr) * u64::from(self.segment_bytes);
         Addr(at / SECTOR_BYTES)
     }
 
-    /// How far into its segment an address lies, in bytes.
+    /// Returns the distance of an address from the start of its segment, in bytes.
     pub fn offset_of(&self, addr: Addr) -> u32 {
         ((addr.bytes() - SEGMENTS_AT) % u64::from(self.segment_bytes)) as u32
     }
 
-    /// The segment in `[oldest, oldest + count)` that an address belongs to.
+    /// Returns the segment in `[oldest, oldest + count)` that contains an address.
     pub fn segment_of(&self, addr: Addr, oldest: SegmentSeq) -> SegmentSeq {
         let ahead =
             (self.slot_of(addr) + self.segment_count - self.slot(oldest)) % self.segment_count;
         oldest.plus(ahead)
     }
 
-    /// The whole blocks around a stretch of the log, as a byte range.
+    /// Returns the whole blocks around a range of the log, as a byte range.
     pub fn blocks_around(&self, addr: Addr, sectors: u64) -> std::ops::Range<u64> {
         let block = u64::from(self.block);
         round_down(addr.bytes(), block)..round_up(addr.plus(sectors).bytes(), block)
     }
 }
 
-/// An entry with its place in the log.
+/// An entry with its address in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// What it says.
+    /// The entry.
     pub entry: Entry,
-    /// Where its data lies; for a range, where it would.
+    /// Address of its data. For a range, the address that data would have.
     pub addr: Addr,
-    /// The record it belongs to.
+    /// The record that contains the entry.
     pub record: RecordSeq,
 }
 

@@ -1,21 +1,22 @@
-//! Finding the records again: the chain from the tail to where it ends.
+//! Scan of the records: follows the chain from the tail to its end.
 //!
-//! Read-only, so that `check` and recovery are the same code. What is trusted and why:
-//! - A summary is trusted for which records its segment holds and what they do. For the records up
-//!   to the highest `stable` seen anywhere, nothing else is read: they were durable.
-//! - A record past that is verified on the device, header and payload, and the first that fails ends
-//!   the chain: a torn tail, which is normal.
-//! - If the record at which the chain ends is not past the highest `stable`, something durable is
-//!   missing: that is damage, and the caller decides.
-//! - Nor is it a torn tail if the device cannot read what stands there: it may be a whole record,
-//!   flushed, and readable at the next try. To go on would make that an end for good. The same holds
-//!   for the places further on that may say that the record was durable: what cannot be read there
-//!   is no proof of the contrary.
+//! Scans are read-only, so `check` and recovery use the same code. The rules of trust are:
+//! - A summary is trusted for the records of its segment and their changes. For records up to the highest `stable`
+//!   value
+//! found anywhere, the scan reads nothing else: they were durable.
+//! - A later record is verified on the device, header and payload. The first record that fails ends the chain: a torn
+//! tail, which is normal.
+//! - If the record at the end of the chain is not after the highest `stable` value, durable data is missing. This is
+//! damage, and the caller decides.
+//! - If the device cannot read the place at the end of the chain, the tail is not torn either. The place may hold a
+//!   whole
+//! flushed record, readable at the next attempt. Continuing would make this end permanent. The same rule applies to
+//! later places that may prove the record durable: an unreadable place is no proof to the contrary.
 //!
-//! `stable` may stand in a later place than the record it covers, but not far: the writer keeps at
-//! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
-//! summaries and first headers, and block by block in the end's segment, the next one, and each further one that shows something
-//! and has no summary: the proof may stand in the middle of the last that was written to.
+//! The `stable` value that covers a record may stand further on, but not far. The writer keeps at most
+//! [`UNSTABLE_SEGMENTS_MAX`] segments that are not known to be durable, and the scan looks that far ahead. It reads
+//! summaries and first headers. It searches block by block in the segment of the end, in the next one, and in each
+//! later segment that has content and no summary. The proof may stand in the middle of the segment written last.
 
 mod chain;
 mod end;
@@ -37,14 +38,14 @@ use chain::{End, Scanner};
 pub use found::{Damage, RecoveredRecord, Scan};
 use peek::{Peek, peek};
 
-/// Peeks at segments under way at once.
+/// Segments whose ends are read concurrently.
 const PEEKS: usize = 32;
 
-/// Walks the chain that `superblock` begins, giving each record to `apply` once it is certain that
-/// it counts. Changes nothing.
+/// Follows the chain that `superblock` begins. Passes each record to `apply` as soon as the record is known to be
+/// valid. Changes nothing.
 ///
 /// # Errors
-/// The device's, where a part of the log cannot be read that is needed to tell where it ends.
+/// If the device cannot read a part of the log that is needed to find the end of the chain.
 pub async fn scan(
     device: &dyn Device,
     superblock: &Superblock,

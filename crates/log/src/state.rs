@@ -1,10 +1,10 @@
-//! What is known of the log: the ring, the open segment, what is in flight and what is durable.
+//! State of the log: the ring, the open segment, writes in flight, and durable records.
 //!
-//! Plain data and no waiting: `write.rs` does what this decides. Appending is synchronous, so a
-//! write of many pieces is composed in one go and nothing comes between its pieces.
+//! This module is plain data and never waits: `write.rs` carries out its decisions. Appending is synchronous. So a
+//! write with several entries is composed at once, and no other entry comes between its entries.
 //!
-//! One segment is filled at a time ([`Builder`]); what is on its way to the device is [`Flight`]'s. Invariants,
-//! beside theirs:
+//! The log fills one segment at a time ([`Builder`]). [`Flight`] holds the segments on their way to the device.
+//! Invariants beside those of the two types:
 //! - `tail <= stable_segment <= next_segment`, and `next_segment - tail <= segment_count`.
 
 pub(crate) mod copies;
@@ -21,48 +21,48 @@ use crate::format::{Entry, RangeKind, Ring, VolumeId};
 use crate::ring::{Addr, RingGeometry};
 use place::Placement;
 
-/// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
+/// Segments reserved for the engine's own records, so that a full ring never blocks the engine.
 pub const SEGMENTS_RESERVED: u64 = 2;
-/// How many segments may lie between the first record that is not known durable and the head.
-/// Recovery looks no further than this past the end of the chain.
+/// Maximum number of segments between the first record that is not known to be durable and the head. Recovery looks at
+/// most this far beyond the end of the chain.
 pub const UNSTABLE_SEGMENTS_MAX: u64 = 64;
-/// The most segments that may be written before they are flushed unasked.
+/// Maximum number of unflushed segments before the log flushes them by itself.
 const FLUSH_AFTER_SEGMENTS: u64 = 8;
-/// Each segment gets a summary: recovery and destaging read one block of it.
+/// Each segment gets a summary: recovery and destaging read only this summary.
 const BARE_RECORDS: usize = 0;
 
-/// What is known of a log that is in use.
+/// State of a log in use.
 pub(crate) struct State {
     pub(crate) ring: RingGeometry,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
     pub(crate) tail: SegmentSeq,
-    /// The segment that will be opened next.
+    /// Segment that will be opened next.
     pub(crate) next_segment: SegmentSeq,
-    /// The record that will be opened next.
+    /// Record that will be opened next.
     pub(crate) next_record: RecordSeq,
     stable_segment: SegmentSeq,
     /// First record of each segment from the tail on.
     firsts: VecDeque<RecordSeq>,
     open: Option<Builder<Ring>>,
-    /// Where the record goes that is opened next, if not right behind the last.
+    /// Placement of the next record, if it does not directly follow the last one.
     placement: Option<Placement>,
-    /// Something was appended that no [`State::end_group`] has ended yet.
+    /// True if entries were appended that no [`State::end_group`] has ended yet.
     group_begun: bool,
     flight: Flight,
-    /// Readers of each slot. As wide as an address: each reader is a value in memory, so this cannot
-    /// overflow.
+    /// Number of readers of each slot. A counter has the width of an address, and each reader is a value in memory, so
+    /// a counter cannot overflow.
     pins: Vec<usize>,
 }
 
-/// Where a recovered log goes on.
+/// State with which a recovered log continues.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
     pub(crate) epoch: Epoch,
     pub(crate) tail: SegmentSeq,
     pub(crate) next_segment: SegmentSeq,
     pub(crate) next_record: RecordSeq,
-    /// First record of each segment from the tail to before `next_segment`.
+    /// First record of each segment in `tail..next_segment`.
     pub(crate) firsts: VecDeque<RecordSeq>,
 }
 
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// Appends a piece of data within one line. The caller has made sure of room.
+    /// Appends data within one 4 KiB block. The caller must have checked the free space.
     pub(crate) fn append_data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
         let sectors = bytes.len() as u64 / SECTOR_BYTES;
         let entry = Entry::Data {
@@ -97,7 +97,7 @@ impl State {
         self.fill(place, bytes)
     }
 
-    /// Copies data to its place in the open segment; says its address.
+    /// Copies data to its place in the open segment; returns its address.
     fn fill(&mut self, place: u32, bytes: &[u8]) -> Addr {
         let seq = self.open.as_ref().expect("a segment is open").seq();
         let ram = self.flight.segment_mut(seq);
@@ -106,7 +106,7 @@ impl State {
         self.ring.addr(seq, place)
     }
 
-    /// Appends a range without data, and says which record holds it.
+    /// Appends a range without data; returns the record that contains it.
     pub(crate) fn append_range(
         &mut self,
         kind: RangeKind,
@@ -124,7 +124,8 @@ impl State {
         self.next_record.prev()
     }
 
-    /// Puts the entry into the open record, opening what is needed; says where its bytes go.
+    /// Appends the entry to the open record, and opens a segment or record if necessary. Returns the place of its
+    /// bytes.
     fn append(&mut self, entry: Entry, len: u32) -> u32 {
         self.make_room(entry.encoded_len(), len);
         let open = self.open.as_mut().expect("made room");
@@ -172,24 +173,24 @@ impl State {
         self.open.as_mut().expect("a segment is open").open_record();
     }
 
-    /// Ends a write: what was appended since the last one ended is applied together or not at all.
+    /// Ends a write: all entries since the end of the last write are applied together or not at all.
     pub(crate) fn end_group(&mut self) {
         self.group_begun = false;
     }
 
-    /// The record being filled, if one is.
+    /// Returns the record being filled, if any.
     pub(crate) fn open_record_seq(&self) -> Option<RecordSeq> {
         let open = self.open.as_ref().filter(|open| open.has_open_record());
         open.map(|_| self.next_record.prev())
     }
 
-    /// Bytes in the record being filled.
+    /// Returns the bytes in the record being filled.
     pub(crate) fn open_record_bytes(&self) -> u32 {
         self.open.as_ref().map_or(0, Builder::open_record_bytes)
     }
 
-    /// Overwrites a piece that lies, with just this extent, in the record being filled: within one
-    /// record the superseded bytes need not be logged at all (the paper's compaction).
+    /// Overwrites data that lies, with exactly this extent, in the record being filled: superseded bytes of the same
+    /// record need not be logged (the paper's compaction). Returns false otherwise.
     pub(crate) fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -217,7 +218,7 @@ impl State {
         true
     }
 
-    /// Composes the record being filled, if there is one, so that it can be written.
+    /// Composes the record being filled, if any, so that it can be written.
     pub(crate) fn close_record(&mut self) {
         let Some(open) = &mut self.open else { return };
         let closing = Closing {
@@ -233,18 +234,18 @@ impl State {
         }
     }
 
-    /// Every record up to this one is durable.
+    /// Returns the newest durable record; all records before it are durable, too.
     pub(crate) fn stable(&self) -> RecordSeq {
         self.flight.stable()
     }
 
-    /// The record a segment begins with; for the next segment, the next record.
+    /// Returns the first record of a segment. For the next segment, this is the next record.
     pub(crate) fn first_record(&self, segment: SegmentSeq) -> RecordSeq {
         let known = self.firsts.get(segment.since(self.tail) as usize);
         known.copied().unwrap_or(self.next_record)
     }
 
-    /// The oldest segment that is still in memory or not known durable.
+    /// Returns the oldest segment that is still in memory or not known to be durable.
     pub(crate) fn destage_limit(&self) -> SegmentSeq {
         let in_memory = self.flight.oldest();
         in_memory.map_or(self.stable_segment, |oldest| {
@@ -252,17 +253,17 @@ impl State {
         })
     }
 
-    /// Segments no record lies in.
+    /// Returns the number of segments without records.
     pub(crate) fn free_segments(&self) -> u64 {
         self.ring.segment_count - self.next_segment.since(self.tail)
     }
 
-    /// Segments whose records are not all known durable.
+    /// Returns the number of segments with records that are not known to be durable.
     pub(crate) fn unstable_segments(&self) -> u64 {
         self.next_segment.since(self.stable_segment)
     }
 
-    /// Gives the segments before `tail` back to the ring.
+    /// Releases the segments before `tail` to the ring.
     pub(crate) fn set_tail(&mut self, tail: SegmentSeq) {
         assert!(
             tail <= self.stable_segment,
@@ -273,7 +274,7 @@ impl State {
         self.tail = tail;
     }
 
-    /// The bytes at `addr`, if their segment is still in memory.
+    /// Returns the bytes at `addr`, if their segment is still in memory.
     pub(crate) fn in_ram(&self, addr: Addr, sectors: u64) -> Option<&[u8]> {
         let segment = self.ring.segment_of(addr, self.flight.oldest()?);
         let ram = self.flight.segment(segment)?;
@@ -282,7 +283,7 @@ impl State {
         Some(bytes.expect("the map names only data that was appended in one piece"))
     }
 
-    /// Bytes of memory that segments take.
+    /// Returns the memory used by segments, in bytes.
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.flight.ram_bytes(self.ring.shape())
     }
@@ -293,7 +294,7 @@ impl State {
         }
     }
 
-    /// Says whether a slot lost its last reader, and may be what somebody waits for.
+    /// Releases slots; returns true if one of them lost its last reader. A writer may wait for this slot.
     pub(crate) fn unpin(&mut self, slots: Range<u64>) -> bool {
         let mut free = false;
         for slot in slots {
@@ -330,7 +331,7 @@ impl Composer for State {
         self.next_record.prev()
     }
 
-    /// No more than half of what memory may hold, so that there is room to go on meanwhile.
+    /// The limit is at most half of the segments that memory may hold, so that writers can continue during the flush.
     fn wants_flush(&self) -> bool {
         self.unstable_segments() > FLUSH_AFTER_SEGMENTS.min(self.flight.room_max() as u64 / 2)
     }

@@ -26,7 +26,7 @@ fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
     State::new(ring, VOLUME, resume)
 }
 
-/// A piece as it was appended, and the write it belongs to.
+/// An entry as it was appended, and its write.
 #[derive(Clone, Debug)]
 struct Piece {
     group: u64,
@@ -35,14 +35,14 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// A state, the device it writes to, and what must be found there.
+/// A state, its device, and the expected content of the device.
 struct Rig {
     state: State,
     ring: Vec<u8>,
-    /// What was appended and not compared yet, in order.
+    /// Appended entries that are not compared yet, in order.
     expected: VecDeque<Piece>,
     next_group: u64,
-    /// Records that were the last known durable at some time.
+    /// Records that were the last known durable record at some time.
     stables: BTreeSet<RecordSeq>,
     seen: RecordSeq,
 }
@@ -60,7 +60,7 @@ impl Rig {
         }
     }
 
-    /// Appends a write of these pieces: line, first sector, sectors; none for a range.
+    /// Appends a write of these entries: block, first sector, sectors. Zero sectors mean a range.
     fn write(&mut self, pieces: &[(u64, u8, u8)]) {
         let group = self.next_group;
         self.next_group += 1;
@@ -100,13 +100,13 @@ impl Rig {
         self.state.end_group();
     }
 
-    /// Has the next record leave a gap, if it may; says where it then begins.
+    /// Plans an offset before the next record, if allowed; returns the start of the record.
     fn leave_gap(&mut self, gap: u32) -> Option<u64> {
         let may = self.state.may_leave_gap();
         may.then(|| self.state.plan_gap(gap.min(self.state.gap_max())))
     }
 
-    /// Does all the device's work.
+    /// Completes all writes of the device.
     fn drain(&mut self) {
         while let Some((id, job)) = self.state.flight_mut().take_job() {
             let at = self.state.ring.segment_at(job.segment) - SEGMENTS_AT;
@@ -116,7 +116,7 @@ impl Rig {
         }
     }
 
-    /// All that is written is durable.
+    /// Makes all written data durable.
     fn set_stable(&mut self) {
         let written = self.state.flight().written();
         self.state.set_stable(written);
@@ -131,7 +131,7 @@ impl Rig {
         self.stables.insert(self.state.stable());
     }
 
-    /// Frees all that may be freed, after a look at it.
+    /// Compares all segments that may be freed, and frees them.
     fn move_tail(&mut self) {
         let limit = self.state.destage_limit();
         let mut segment = self.state.tail;
@@ -142,7 +142,7 @@ impl Rig {
         self.state.set_tail(limit);
     }
 
-    /// Compares a segment on the device with what was appended.
+    /// Compares a segment on the device with the appended entries.
     fn compare(&mut self, segment: SegmentSeq) {
         let ring = self.state.ring;
         let at = (ring.segment_at(segment) - SEGMENTS_AT) as usize;
@@ -185,7 +185,7 @@ impl Rig {
         assert!(end > 0, "a segment holds something");
     }
 
-    /// Closes everything and compares what is left.
+    /// Closes all records and compares the remaining segments.
     fn finish(mut self) {
         self.state.seal();
         self.flush();
@@ -196,7 +196,7 @@ impl Rig {
     }
 }
 
-/// Compares a record's pieces; gives the write that the last belongs to.
+/// Compares a record's entries; returns the write of the last entry.
 fn compare_record(
     expected: &mut VecDeque<Piece>,
     record: &Record,
@@ -228,7 +228,7 @@ fn compare_record(
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<(u64, u8, u8)>),
-    /// Behind a gap of so many bytes, if there may be one.
+    /// Writes after an offset of this many bytes, if allowed.
     WriteFurtherOn(u32, Vec<(u64, u8, u8)>),
     Close,
     Seal,
@@ -237,7 +237,7 @@ enum Step {
     MoveTail,
 }
 
-/// A piece of a line; in one of ten, a range.
+/// Generates data within a 4 KiB block, or a range in one of ten cases.
 fn piece() -> impl Strategy<Value = (u64, u8, u8)> {
     let data = (0..1u64 << 40, 0..8u8, 1..=8u8);
     let data = data.prop_map(|(line, first, sectors)| (line, first, sectors.min(8 - first)));
@@ -275,7 +275,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes and pieces, as they are asked room for.
+/// Returns bytes and entries, as the check of free space needs them.
 fn size(pieces: &[(u64, u8, u8)]) -> (u64, u64) {
     let sectors = pieces.iter().map(|(_, _, sectors)| u64::from(*sectors));
     (sectors.sum::<u64>() * 512, pieces.len() as u64)
@@ -284,13 +284,12 @@ fn size(pieces: &[(u64, u8, u8)]) -> (u64, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Appending panics where there is no room: no segment is free, the next one is being read, the
-    /// summary has no space. And what lies on the device then is what was appended, in order, record
-    /// by record and group by group.
+    /// Appending panics without free space: if no segment is free, if the next segment is being read, or if the summary
+    /// does not fit. Afterwards the device contains the appended entries in order, record by record and group by group.
     #[test]
     fn whatever_has_room_can_be_appended_and_is_found_in_order(
         kib in prop_oneof![Just(128u32), Just(256), Just(1024)],
-        // Rings that are shorter than a log's may be, so that they are full more often.
+        // Rings shorter than the minimum, so that they fill up more often.
         segments in prop_oneof![1..5u64, 5..24u64],
         block in prop_oneof![Just(512u32), Just(4096)],
         steps in proptest::collection::vec(step(), 1..60),
@@ -298,7 +297,7 @@ proptest! {
         let mut rig = Rig::new(kib, segments, block);
         for step in steps {
             match step {
-                // Where there is no room the log stays full, until a step makes some.
+                // Without free space the log stays full until a step frees some.
                 Step::Write(pieces) => {
                     let (bytes, entries) = size(&pieces);
                     if rig.state.has_room(bytes, entries, 0) {
@@ -332,7 +331,7 @@ proptest! {
 fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
     for block in [512, 4096] {
         let mut rig = Rig::new(128, crate::format::SEGMENTS_MIN, block);
-        // A MiB that begins and ends within a line.
+        // One MiB that begins and ends within a 4 KiB block.
         let mut pieces: Vec<_> = (0..257).map(|line| (line, 0, 8)).collect();
         pieces[0] = (0, 7, 1);
         pieces[256] = (256, 0, 7);
@@ -347,7 +346,7 @@ fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
 #[test]
 fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
     let mut rig = Rig::new(128, 8, 512);
-    // Whole writes, until the record is closed because the next does not fit.
+    // Writes of one 4 KiB block each, until the record is closed because the next write does not fit.
     let first = rig.state.next_record;
     while rig.state.open_record_seq().is_none_or(|seq| seq == first) {
         rig.write(&[(1, 0, 8)]);
@@ -364,7 +363,7 @@ fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
     rig.write(&[(0, 0, 8)]);
     rig.flush();
     let before = rig.state.stable();
-    // Four segments, all of one write.
+    // Four segments of one write.
     let lines: Vec<_> = (0..100).map(|line| (line, 0, 8)).collect();
     rig.write(&lines);
     rig.drain();
@@ -406,7 +405,7 @@ fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_exten
     );
     assert!(state.overwrite(addr, sector, &new, crc));
     state.end_group();
-    // The record has the new data under the new checksum, once.
+    // The record has the new data once, under the new checksum.
     rig.expected[1].bytes = new.clone();
     rig.expected[1].entry = Entry::Data {
         sector,
@@ -429,7 +428,7 @@ fn an_overwrite_belongs_to_its_write_like_any_piece() {
     rig.write(&[(1, 0, 8)]);
     let first = rig.state.open_record_seq();
     let addr = rig.expected[0].addr.expect("data");
-    // One write: it replaces that piece, and then goes on into the next segment.
+    // One write replaces the data, and then continues in the next segment.
     let bytes = vec![1; 4096];
     assert!(
         rig.state
@@ -454,7 +453,7 @@ fn a_segment_being_read_is_not_reused_until_it_was_read() {
     let slot = rig.state.ring.slot_of(rig.expected[0].addr.expect("data"));
     rig.state.pin(slot..slot + 1);
     rig.state.pin(slot..slot + 1);
-    // Round the ring, up to the slot.
+    // Around the ring, up to the slot.
     for _ in 0..3 {
         rig.state.seal();
         rig.flush();
@@ -477,7 +476,7 @@ fn a_segment_being_read_is_not_reused_until_it_was_read() {
     rig.finish();
 }
 
-/// 400 reads of 100 KiB that was written sector by sector, backwards, are 80,000 readers of a segment.
+/// 400 reads of 100 KiB that were written sector by sector, backwards, are 80,000 readers of a segment.
 #[test]
 fn a_segment_is_kept_for_any_number_of_readers() {
     let mut rig = Rig::new(128, 4, 512);

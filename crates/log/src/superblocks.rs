@@ -1,11 +1,11 @@
-//! Keeping both copies of the superblock while the log is in use, and when it is given up.
+//! Maintenance of both superblock copies while the log is in use, and when it is abandoned.
 //!
-//! Both copies are written at every change, and not in turns: a tail that has moved must be in either one,
-//! or the loss of one copy would bring back a tail whose segments have been reused, or whose data
-//! something newer at home has replaced.
+//! Each change writes both copies, not only one of them. A moved tail must be in both copies. Otherwise the loss of one
+//! copy would restore an old tail whose segments have been reused, or whose data on the data device has been replaced
+//! by newer data.
 //!
-//! A copy whose write failed is in doubt, and is the next to be written: what is overwritten may tear,
-//! and the other may be the only one that is whole.
+//! A copy whose write failed is doubtful, and is written first at the next change: the overwritten copy may tear, and
+//! the other copy may be the only intact one.
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_segments::{Copies, LogError, PLACES, read_copies};
@@ -15,20 +15,20 @@ use crate::error::OpenError;
 use crate::format::{FormatError, Superblock};
 use crate::write::Log;
 
-/// Both copies of a superblock, as found.
+/// Both copies of a superblock, as read.
 pub type SuperblockCopies = Copies<Superblock>;
 
-/// Reads both copies of the superblock.
+/// Reads both copies of the superblock. The result contains the error of each unusable copy.
 ///
 /// # Errors
-/// If the device is too short to hold them. What is wrong with a copy stands in its place.
+/// If the device is too short to hold them.
 pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
     Ok(read_copies(device).await?)
 }
 
 impl Log {
-    /// Makes `tail` the oldest segment needed, durably in both superblocks, then gives the segments
-    /// before it back to the ring. `change` may set what else the superblock says.
+    /// Makes `tail` the oldest needed segment, durably in both superblocks, and then releases the segments before it to
+    /// the ring. `change` may set other fields of the superblock.
     ///
     /// # Errors
     /// If the superblock cannot be written: the log has failed.
@@ -48,11 +48,11 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the superblock, changed by `change` and with the newest `stable`, to both places; one
-    /// after the other, so that at any moment one of them is whole.
+    /// Writes the superblock, changed by `change` and with the newest `stable`, to both places. Writes one copy after
+    /// the other, so that one of them is intact at any moment.
     ///
     /// # Errors
-    /// If either cannot be written: the log has failed.
+    /// If a copy cannot be written: the log has failed.
     pub async fn update_superblock(
         &self,
         change: impl FnOnce(&mut Superblock),
@@ -66,9 +66,9 @@ impl Log {
             .map_err(|error| self.inner.commit.fail(&error.to_string()))
     }
 
-    /// Says in the superblock of a log that has failed that it was given up, as far as the device still
-    /// takes that: true once either copy says so, and then for ever, since a copy that does is not
-    /// written again. Each call tries the copies that do not. `change` may set what else they say.
+    /// Records in the superblock of a failed log that the log was abandoned. Succeeds as soon as either copy records
+    /// this, and the state is then permanent, since such a copy is not written again. Each call tries the other copies.
+    /// `change` may set other fields.
     pub async fn abandon(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock().await;
         let next = self.given_up(change);
@@ -88,11 +88,11 @@ impl Log {
         }
     }
 
-    /// Changes what the superblock of a log that was given up says beside that. Only if both copies say
-    /// that it was: one after the other is written, so that at any moment one still does.
+    /// Changes other fields of the superblock of an abandoned log. Does nothing unless both copies record that the log
+    /// was abandoned: the copies are written one after the other, so that one of them records this at any moment.
     ///
     /// # Errors
-    /// If a copy cannot be written: the other then says what it said.
+    /// If a copy cannot be written: the other copy is then unchanged.
     pub async fn amend_abandoned(
         &self,
         change: impl FnOnce(&mut Superblock),
@@ -111,8 +111,8 @@ impl Log {
         Ok(())
     }
 
-    /// The superblock of a log that is given up. It names the newest record that is known durable, so
-    /// that whoever reads the log once more knows whether he has found all of it.
+    /// Returns the superblock of an abandoned log. It contains the newest record known to be durable, so that a later
+    /// reader of the log can determine if it found all durable records.
     fn given_up(&self, change: impl FnOnce(&mut Superblock)) -> Superblock {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
@@ -122,7 +122,7 @@ impl Log {
         next
     }
 
-    /// True if a copy of the superblock says durably that the log was given up.
+    /// Returns true if a copy of the superblock durably records that the log was abandoned.
     pub fn is_abandoned(&self) -> bool {
         PLACES
             .iter()
@@ -130,17 +130,19 @@ impl Log {
             .any(|(copy, _)| self.inner.copies.says_abandoned(copy))
     }
 
-    /// Each attempt has its own: a copy that took a failed one must not count as much as a later.
+    /// Returns a new generation for each attempt: a copy of a failed attempt must not have the generation of a later
+    /// one.
     fn next_generation(&self) -> u64 {
         let mut superblock = self.inner.superblock.borrow_mut();
         superblock.generation += 1;
         superblock.generation
     }
 
-    /// Writes one copy, durably; until that has succeeded, what stands there is in doubt. A log that has failed is only
-    /// abandoned: no flush of it is believed any more, and none has to be kept apart from this write. The write of its
-    /// superblock may fail again and again, and a failed write with FUA counts as a failed flush, also for a data device on the
-    /// same disk. So a write without FUA has to succeed first.
+    /// Writes one copy durably. The copy is doubtful until the write has succeeded.
+    ///
+    /// A failed log can only be abandoned. Its flushes are not trusted any more, so this write need not be ordered with
+    /// a flush. The write of the superblock may fail again and again, and a failed write with FUA is treated as a
+    /// failed flush, also for a data device on the same disk. So a write without FUA must succeed first.
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
@@ -167,7 +169,7 @@ impl Log {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);
-        // Nothing of a clean log is ever looked for, so older programs may have it back.
+        // Recovery never searches a clean log for records, so older programs may open it again.
         next.gaps &= !next.clean;
         next.generation = self.next_generation();
         for copy in [0, 1] {
@@ -179,15 +181,15 @@ impl Log {
     }
 }
 
-/// Changes what the superblock of a log that was given up, and is not in use, says of the layer above.
-/// Both copies say so afterwards; the one that does not say yet that the log was given up is written
-/// first, so that at any moment one does.
+/// Replaces the layer's data in the superblock of an abandoned log that is not in use. Afterwards both copies record
+/// that the log was abandoned. A copy that does not record this yet is written first, so that one copy records it at
+/// any moment.
 ///
 /// # Errors
-/// If no copy counts, or a copy cannot be written: the other then says what it said.
+/// If no copy is valid, or a copy cannot be written: the other copy is then unchanged.
 ///
 /// # Panics
-/// If the log was not given up.
+/// If the log was not abandoned.
 pub async fn rewrite_abandoned(
     device: &dyn Device,
     copies: &SuperblockCopies,

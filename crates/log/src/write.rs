@@ -1,8 +1,8 @@
-//! The waiting around the state: appending, flushing, the superblock's word on gaps.
+//! Waiting operations on the state: appending, flushing, and announcing rotational offsets in the superblock.
 //!
-//! Records are written by the group commit that all logs of segments share
-//! ([`forebay_segments::commit`]); [`Placing`] looks at its writes and says where records go. The *announcer*
-//! has the superblock say that there may be gaps.
+//! The group commit shared by all logs of segments ([`forebay_segments::commit`]) writes the records. [`Placing`]
+//! observes these writes and decides the place of records. The *announcer* records in the superblock that offsets may
+//! exist.
 
 mod placing;
 
@@ -22,12 +22,12 @@ use crate::state::State;
 use crate::state::copies::CopyStates;
 use placing::Placing;
 
-/// How a log is to behave.
+/// Options of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// The longest that appended data waits before it is sent to the device.
+    /// Maximum delay before appended data is sent to the device.
     pub max_delay: Duration,
-    /// Whether there may be gaps between records.
+    /// Policy of rotational offsets between records.
     pub gaps: Gaps,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct Inner {
     pub(crate) copies: CopyStates,
 }
 
-/// An open log. Clones are handles on the same log.
+/// An open log. Clones are handles to the same log.
 #[derive(Clone)]
 pub struct Log {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// The log's background work; stops when dropped.
+/// Background tasks of the log. They stop when this value is dropped.
 pub struct Workers {
     _commit: CommitWorkers,
     _announcer: Task<()>,
@@ -98,121 +98,121 @@ impl Log {
         self.inner.commit.composer_mut()
     }
 
-    /// The ring.
+    /// Returns the geometry of the ring.
     pub fn ring(&self) -> RingGeometry {
         self.state().ring
     }
 
-    /// Whose log this is.
+    /// Returns the volume to which the log belongs.
     pub fn volume(&self) -> VolumeId {
         self.state().volume
     }
 
-    /// The superblock as last written.
+    /// Returns the superblock as last written.
     pub fn superblock(&self) -> Ref<'_, Superblock> {
         self.inner.superblock.borrow()
     }
 
-    /// What was done so far.
+    /// Returns statistics of the log's work so far.
     pub fn stats(&self) -> LogStats {
         self.inner.commit.stats()
     }
 
-    /// The failure that is latched, if there is one.
+    /// Returns the latched failure, if any.
     pub fn failure(&self) -> Option<LogError> {
         self.inner.commit.failure()
     }
 
-    /// Waits until the log fails, which it may never do.
+    /// Waits until the log fails, which may never happen.
     pub async fn failed(&self) -> LogError {
         self.inner.commit.failed().await
     }
 
-    /// Makes everybody who waits for progress look again.
+    /// Wakes all tasks that wait for progress.
     pub fn notify(&self) {
         self.inner.commit.notify();
     }
 
-    /// The oldest segment still needed.
+    /// Returns the oldest segment still needed.
     pub fn tail(&self) -> SegmentSeq {
         self.state().tail
     }
 
-    /// The segment after the newest.
+    /// Returns the segment after the newest one.
     pub fn head(&self) -> SegmentSeq {
         self.state().next_segment
     }
 
-    /// Segments no record lies in.
+    /// Returns the number of segments without records.
     pub fn free_segments(&self) -> u64 {
         self.state().free_segments()
     }
 
-    /// The oldest segment that may not be destaged yet: it is still in memory, or holds a record
-    /// that is not known durable.
+    /// Returns the oldest segment that may not be destaged yet: the segment is still in memory, or has a record that is
+    /// not known to be durable.
     pub fn destage_limit(&self) -> SegmentSeq {
         self.state().destage_limit()
     }
 
-    /// The record that will be appended next.
+    /// Returns the record that will be opened next.
     pub fn next_record(&self) -> RecordSeq {
         self.state().next_record
     }
 
-    /// The newest record appended to, open or not.
+    /// Returns the newest record, open or closed.
     pub fn last_record(&self) -> RecordSeq {
         self.next_record().prev()
     }
 
-    /// The newest record known durable.
+    /// Returns the newest record known to be durable.
     pub fn stable(&self) -> RecordSeq {
         self.state().stable()
     }
 
-    /// The newest durable record, and the time since which it is known to be durable.
+    /// Returns the newest durable record, and the time since which it has been known to be durable.
     pub fn newest_stable(&self) -> (RecordSeq, forebay_rt::Instant) {
         self.inner.commit.newest_stable()
     }
 
-    /// Resolves when a record becomes durable, or the log fails or is stopped. The caller must take the listener before it
-    /// looks at [`Log::newest_stable`].
+    /// Resolves when a record becomes durable, or when the log fails or stops. The caller must take the listener before
+    /// it reads [`Log::newest_stable`].
     pub fn durable(&self) -> forebay_rt::Listener<'_> {
         self.inner.commit.durable()
     }
 
-    /// The record a segment begins with.
+    /// Returns the first record of a segment.
     pub fn first_record(&self, segment: SegmentSeq) -> RecordSeq {
         self.state().first_record(segment)
     }
 
-    /// Bytes of memory that segments not yet on the device take.
+    /// Returns the memory used by segments that are not on the device yet, in bytes.
     pub fn ram_bytes(&self) -> u64 {
         self.state().ram_bytes()
     }
 
-    /// True if a write of `bytes` in at most `entries` pieces can be appended now, leaving `reserve`
-    /// segments free.
+    /// Returns true if a write of `bytes` in at most `entries` entries can be appended now, with `reserve` segments
+    /// left free.
     pub fn has_room(&self, bytes: u64, entries: u64, reserve: u64) -> bool {
         self.state().has_room(bytes, entries, reserve)
     }
 
-    /// True if such a write has to wait for the tail to move.
+    /// Returns true if a write of this size must wait until the tail moves.
     pub fn lacks_segments(&self, bytes: u64, entries: u64, reserve: u64) -> bool {
         self.state().lacks_segments(bytes, entries, reserve)
     }
 
-    /// Resolves at the next change: something written, durable or freed, or the log failed. Take the
-    /// listener before looking.
+    /// Resolves at the next change: data was written, became durable or was freed, or the log failed. The caller must
+    /// take the listener before it checks its condition.
     pub fn progress(&self) -> forebay_rt::Listener<'_> {
         self.inner.commit.progress()
     }
 
-    /// Appends what `compose` says, as one group. There must be room ([`Log::has_room`]).
+    /// Appends the entries that `compose` adds, as one group. The caller must have checked [`Log::has_room`].
     pub fn append<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
         self.append_placed(false, compose)
     }
 
-    /// As [`Log::append`], of what is to be flushed at once.
+    /// Appends like [`Log::append`]. The caller will flush the entries at once.
     pub fn append_to_flush<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
         self.append_placed(true, compose)
     }
@@ -224,13 +224,13 @@ impl Log {
         let out = compose(&mut Appender { state: &mut state });
         state.drop_plan();
         state.end_group();
-        // The summary of a segment that was left goes with the record behind it.
+        // The summary of the segment that was left is written together with the record after it.
         let together = leaves && state.jobs_waiting() == 1;
         self.inner.commit.appended(&mut state, together);
         out
     }
 
-    /// Returns when every record up to `target` is durable.
+    /// Waits until every record up to `target` is durable.
     ///
     /// # Errors
     /// If the log has failed.
@@ -238,8 +238,8 @@ impl Log {
         self.inner.commit.flush(target).await
     }
 
-    /// Returns when the device has every record up to `target`, perhaps only in its cache: a process
-    /// after this one finds them, unless the power goes first.
+    /// Waits until the device has every record up to `target`, perhaps only in its cache. The records survive the
+    /// process, but not a power failure.
     ///
     /// # Errors
     /// If the log has failed.
@@ -247,7 +247,7 @@ impl Log {
         self.inner.commit.hand_over(target).await
     }
 
-    /// Ends the open segment, so that it can be destaged once it is durable.
+    /// Ends the open segment, so that it can be destaged as soon as it is durable.
     pub fn seal(&self) {
         let mut state = self.state_mut();
         state.seal();
@@ -258,35 +258,34 @@ impl Log {
     }
 }
 
-/// Composes one group; see [`Log::append`].
+/// Composer of one group; see [`Log::append`].
 pub struct Appender<'a> {
     state: &'a mut State,
 }
 
 impl Appender<'_> {
-    /// Appends a piece of data within one line; `crc` is its CRC32C. Says where it lies.
+    /// Appends data within one 4 KiB block; `crc` is its CRC32C. Returns the address of the data.
     pub fn data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
         self.state.append_data(sector, bytes, crc)
     }
 
-    /// Replaces a piece that lies in the record still being filled; false if it does not, with just
-    /// this extent.
+    /// Replaces data in the record being filled. Returns false if the record has no data with exactly this extent.
     pub fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
         self.state.overwrite(addr, sector, bytes, crc)
     }
 
-    /// Appends a range without data. Says which record holds it.
+    /// Appends a range without data. Returns the record that contains it.
     pub fn range(&mut self, kind: RangeKind, sector: Sector, sectors: u64) -> RecordSeq {
         self.state.append_range(kind, sector, sectors)
     }
 }
 
-/// Has the superblock say that there may be gaps, once one is wanted; only then there are any. A worker, so
-/// that no superblock is written once the log is let go of.
+/// Records in the superblock that offsets may exist, as soon as the policy wants one. The log leaves offsets only after
+/// that. This is a worker, so that no superblock is written after the log is released.
 async fn announcer(inner: Rc<Inner>) {
     inner.commit.watcher().wanted().await;
     let log = Log { inner };
-    // Where this fails the log has failed, and leaves no gaps any more.
+    // If the update fails, the log has failed and leaves no more offsets.
     let _ = log
         .update_superblock(|superblock| superblock.gaps = true)
         .await;

@@ -1,7 +1,7 @@
-//! The bytes of the log against their page.
+//! Comparison of the log's bytes with their format page.
 //!
-//! For every structure of the page one is encoded whose fields differ from each other, and each
-//! field is looked for where the page says it stands.
+//! For each structure of the page, the test encodes a value whose fields all differ. It then looks for each field at
+//! the place that the page names.
 
 use forebay_log::{
     Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
@@ -25,8 +25,8 @@ const LOST: Entry = Entry::Range {
     sectors: 0x2625_2423_2221,
 };
 
-/// Compares a structure with the table under its heading, and gives where its fixed part ends.
-/// `fields` are the names in order and the bytes each must have.
+/// Compares a structure with the table under its heading; returns the end of its fixed part. `fields` are the names in
+/// order, and the expected bytes of each.
 fn compare(heading: &str, bytes: &[u8], fields: &[(&str, &[u8])]) -> usize {
     let layout = forebay_pages::layout(PAGE, heading);
     let named: Vec<&str> = layout.iter().map(|(_, _, name)| name.as_str()).collect();
@@ -44,7 +44,7 @@ fn compare(heading: &str, bytes: &[u8], fields: &[(&str, &[u8])]) -> usize {
     end
 }
 
-/// The checksum that a block must carry: its own with the field as zeroes, then that of `more`.
+/// Returns the expected checksum of a block: of the block with zeroes in the field, then of `more`.
 fn crc(block: &[u8], more: &[u8]) -> [u8; 4] {
     let mut block = block.to_vec();
     block[12..16].fill(0);
@@ -181,7 +181,7 @@ fn a_record_headers_fields_stand_where_the_page_says() {
     assert_eq!(Record::decode(&bytes), Ok(record));
 }
 
-/// Compares [`DATA`] or [`LOST`], and gives its length.
+/// Compares [`DATA`] or [`LOST`]; returns its length.
 fn compare_entry(bytes: &[u8], entry: &Entry) -> usize {
     match entry {
         Entry::Data { crc, .. } => {
@@ -293,7 +293,7 @@ fn a_summarys_fields_stand_where_the_page_says_however_long_it_is() {
     }
 }
 
-/// The record of the page's example.
+/// Returns the record of the page's example.
 fn example() -> Record {
     let data = |line: u64, first: u64, sectors: u8| Entry::Data {
         sector: Line(line).first_sector().plus(first),
@@ -325,7 +325,7 @@ fn example() -> Record {
 fn the_pages_example_is_what_the_code_writes() {
     let (_, after) = PAGE.split_once("```example\n").expect("an example");
     let (block, _) = after.split_once("```").expect("its end");
-    // Bytes, then three blanks or more, then what they are.
+    // Each row has bytes, at least three spaces, then a description.
     let columns = block.lines().map(|line| line.split_once("   "));
     let mut bytes: Vec<u8> = columns
         .flat_map(|columns| hex(columns.expect("two columns").0))

@@ -1,5 +1,4 @@
-//! The log on a device and a virtual clock: what is written when, who waits for what, and what is
-//! found again.
+//! The log on a device with a virtual clock: times of writes, waiting, and recovered records.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -18,24 +17,24 @@ use forebay_units::{ByteLen, Epoch, RecordSeq, Sector, SegmentSeq};
 const SEGMENT: u64 = 128 << 10;
 const LATENCY: Duration = Duration::from_millis(1);
 
-/// Memory that takes its time, keeps account, and fails when told.
+/// Memory with a latency, records of its requests, and faults on demand.
 type Disk = Tap<RamDevice, Behaviour>;
 
 struct Behaviour {
     rt: Rt,
     latency: Cell<Duration>,
-    /// Writes to segments: when they were issued, and where.
+    /// Writes to segments: issue time and place.
     writes: RefCell<Vec<(Duration, Range<u64>)>>,
-    /// Flushes, and segment writes that are durable without one.
+    /// Number of flushes, including segment writes that are durable without a flush.
     flushes: Cell<u32>,
     failing: Cell<Option<Op>>,
-    /// Places that cannot be read.
+    /// Unreadable places.
     unreadable: RefCell<Vec<Range<u64>>>,
-    /// A superblock's place that takes no writes.
+    /// Place of a superblock copy that fails all writes.
     refusing: Cell<Option<u64>>,
-    /// Writes with FUA that were refused there.
+    /// Number of writes with FUA that failed there.
     refused_fua: Cell<u32>,
-    /// Writes of superblocks that were taken: where.
+    /// Places of successful superblock writes.
     superblocks: RefCell<Vec<u64>>,
 }
 
@@ -73,14 +72,14 @@ impl Behaviour {
         Duration::from_nanos(self.rt.now().as_nanos())
     }
 
-    /// Makes a place unreadable, and all others readable.
+    /// Makes a place unreadable, and all other places readable.
     fn hide_only(&self, range: Range<u64>) {
         let mut unreadable = self.unreadable.borrow_mut();
         unreadable.clear();
         unreadable.push(range);
     }
 
-    /// How many segment writes were issued, and how many bytes they had.
+    /// Returns the number of segment writes issued, and their bytes.
     fn written(&self) -> (usize, u64) {
         let writes = self.writes.borrow();
         let bytes = writes.iter().map(|(_, range)| range.end - range.start);
@@ -98,7 +97,7 @@ impl Hooks for Behaviour {
         if let Op::Read | Op::Write | Op::Flush = op {
             self.serve(op).await?;
         }
-        // A device that makes nothing durable does not do so with FUA either.
+        // A device that fails flushes also fails writes with FUA.
         if is_fua(asked) {
             self.serve_at_once(Op::Flush)?;
         }
@@ -138,7 +137,7 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt, Rc<Disk>) -> F) {
     executor.block_on(test(executor.rt(), disk));
 }
 
-/// Takes the log up; gives its records.
+/// Opens the log; returns its records.
 async fn open(rt: &Rt, disk: &Rc<Disk>) -> (Log, Workers, Vec<RecoveredRecord>) {
     try_open(rt, disk).await.expect("opens")
 }
@@ -187,7 +186,7 @@ async fn open_with(
     Ok((log, workers, records))
 }
 
-/// A new log, with nothing of its making counted.
+/// Creates a new log. The counters do not include the formatting.
 async fn fresh(rt: &Rt, disk: &Rc<Disk>) -> (Log, Workers) {
     fresh_with(rt, disk, ByteLen(SEGMENT)).await
 }
@@ -203,7 +202,7 @@ async fn fresh_with(rt: &Rt, disk: &Rc<Disk>, segment: ByteLen) -> (Log, Workers
     (log, workers)
 }
 
-/// A log with three flushed records in its first segment, of a line each, that a crash left behind.
+/// Creates a log after a crash, with three flushed records of one 4 KiB block each in its first segment.
 async fn three_records(rt: &Rt, disk: &Rc<Disk>) {
     let (log, _workers) = fresh(rt, disk).await;
     for line in [10, 20, 30] {
@@ -212,7 +211,7 @@ async fn three_records(rt: &Rt, disk: &Rc<Disk>) {
     }
 }
 
-/// Appends whole lines from `line` on, as one write, filled with the line's number.
+/// Appends whole 4 KiB blocks from `line` on as one write, filled with the block's number.
 fn append(log: &Log, line: u64, lines: u64) {
     log.append(|log| {
         for line in line..line + lines {
@@ -222,7 +221,7 @@ fn append(log: &Log, line: u64, lines: u64) {
     });
 }
 
-/// The lines that these records write.
+/// Returns the blocks that these records write.
 fn lines(records: &[RecoveredRecord]) -> Vec<u64> {
     let entries = records.iter().flat_map(|record| &record.entries);
     let line = |entry: Entry| match entry {
@@ -238,7 +237,7 @@ fn what_nobody_flushes_goes_to_the_device_when_max_delay_is_over_and_not_before(
         let (log, _workers) = fresh(&rt, &disk).await;
         let max_delay = LogOptions::default().max_delay;
         for line in 0..3 {
-            // Each record has its delay from its own first piece.
+            // The delay of each record starts with its first entry.
             let began = disk.since_start();
             append(&log, line, 1);
             rt.sleep(max_delay / 2).await;
@@ -268,7 +267,7 @@ fn many_who_wait_for_durability_share_one_flush_of_the_device() {
             })
         };
         let first: Vec<_> = (0..5).map(writer).collect();
-        // More of them while the first round is under way: one more flush for all.
+        // Further flushes during the first round share one more flush.
         rt.sleep(LATENCY / 2).await;
         let second: Vec<_> = (5..15).map(writer).collect();
         for task in first.into_iter().chain(second) {
@@ -323,7 +322,7 @@ fn what_is_handed_over_waits_for_what_was_appended_before_it() {
             async move { log.hand_over(first).await }
         });
         rt.sleep(LATENCY).await;
-        // The second is written before the first.
+        // The second record is written before the first.
         disk.latency.set(LATENCY);
         append(&log, 1, 1);
         log.hand_over(log.last_record()).await.expect("works");
@@ -393,7 +392,7 @@ fn failure_latches(op: Op) {
         for task in waiting {
             assert!(task.await.is_err());
         }
-        // The device recovers; what it lost meanwhile is unknown, so the log does not.
+        // The device recovers. Its losses are unknown, so the log stays failed.
         disk.failing.set(None);
         append(&log, 9, 1);
         assert!(log.flush(log.last_record()).await.is_err());
@@ -429,7 +428,7 @@ fn what_was_flushed_comes_back_in_order_after_every_stop() {
     });
 }
 
-/// A record that was flushed, and a write over two segments, of whose second nothing arrived.
+/// Creates a flushed record, and a write over two segments whose second segment did not arrive.
 async fn half_a_write(rt: &Rt, disk: &Rc<Disk>) {
     let (log, workers) = fresh(rt, disk).await;
     append(&log, 500, 1);
@@ -449,10 +448,10 @@ fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
     });
 }
 
-/// Found by reading the code: the first half of such a write stayed where it was, in the segment
-/// that recovery then closed with a summary that does not name it. When that summary rotted, the
-/// records were found by their headers, the leftover among them; it took the number of the first
-/// record of the next epoch, which was no longer found, though it had been flushed.
+/// Found by reading the code: the first half of such a write stayed in its segment, and recovery closed the segment
+/// with a summary that did not list it. When that summary rotted, a scan found the records by their headers, including
+/// the leftover. The leftover had the number of the first record of the next epoch. So that record was not found,
+/// although it had been flushed.
 #[test]
 fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
     run(|rt, disk| async move {
@@ -467,8 +466,8 @@ fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
     });
 }
 
-/// Found by simulation: a record whose header had arrived but for one block of zeroes was wiped, and of
-/// that only this block arrived; the next recovery found the record whole.
+/// Found by simulation: recovery wiped a record whose header had arrived except for one block of zeroes, and only this
+/// block of the wipe arrived. The next recovery found the whole record.
 #[test]
 fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_finds() {
     run(|rt, disk| async move {
@@ -509,7 +508,7 @@ fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_fi
 fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken_up() {
     run(|rt, disk| async move {
         three_records(&rt, &disk).await;
-        // The second record's header; the third was composed when it was known durable.
+        // Destroys the second record's header. The third record was composed when the second was known to be durable.
         disk.below.poke(SEGMENTS_AT + 8192, &[0; 512]);
         let before = disk.written();
         let Err(OpenError::Damaged(damage)) = try_open(&rt, &disk).await else {
@@ -536,11 +535,11 @@ fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_ri
         // A failed write with FUA counts as a failed flush, also for the data device on the same disk.
         assert_eq!(disk.refused_fua.get(), 0);
         assert!(log.is_abandoned());
-        // The other is tried again, alone: torn, the first would leave only the older to be believed.
+        // Only the other copy is tried again: a torn write of the first would leave only the older copy.
         disk.refusing.set(None);
         log.abandon(|_| ()).await.expect("both say so");
         log.abandon(|_| ()).await.expect("nothing to do");
-        // Each is written without FUA first.
+        // Each copy is written without FUA first.
         assert_eq!(
             *disk.superblocks.borrow(),
             [
@@ -558,13 +557,13 @@ fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_ri
     });
 }
 
-/// Where segment `n` ends, in bytes of the device.
+/// Returns the end of segment `n`, in bytes of the device.
 const fn end_of(n: u64) -> u64 {
     SEGMENTS_AT + (n + 1) * SEGMENT
 }
 
-/// A log with one flushed record in each of three segments, of which the second is gone. That it was
-/// flushed only the third says.
+/// Creates a log with one flushed record in each of three segments, of which the second is destroyed. Only the third
+/// record proves that the second was flushed.
 async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<Disk>) {
     let (log, workers) = fresh(rt, disk).await;
     for line in [10, 20, 30] {
@@ -587,8 +586,8 @@ async fn refused(rt: &Rt, disk: &Rc<Disk>) -> Damage {
     damage
 }
 
-/// Found by review: places beyond the end of the chain that the device could not read counted as
-/// empty, so a flushed record whose proof lay there was cut off as if it had been torn.
+/// Found by review: unreadable places beyond the end of the chain were treated as empty. So a flushed record was cut
+/// off as a torn one although such a place contained the proof.
 #[test]
 fn an_end_is_not_believed_while_the_proof_against_it_cannot_be_read() {
     run(|rt, disk| async move {
@@ -599,7 +598,7 @@ fn an_end_is_not_believed_while_the_proof_against_it_cannot_be_read() {
             (2, None),
             "it is proven"
         );
-        // The proof is away for a while.
+        // The proof is temporarily unreadable.
         disk.hide_only(end_of(1)..end_of(1) + 4096);
         let unknown = refused(&rt, &disk).await;
         assert_eq!(unknown.record, seen.record);
@@ -621,15 +620,15 @@ fn a_segment_whose_summary_cannot_be_read_is_not_known_to_hold_no_proof() {
             assert_eq!(damage.evidence_unread, Some(SegmentSeq(segment)));
             assert_eq!(damage.record.0, 2);
         }
-        // Further on than evidence can lie.
+        // Beyond the farthest possible place of a proof.
         disk.hide_only(end_of(65) - 4096..end_of(66));
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert_eq!(lines(&records), [10]);
     });
 }
 
-/// Found by review, with the one before: such a segment counted as empty for the wiping of what lies
-/// beyond the end, too. Readable again, its records had the numbers of those that came next.
+/// Found by review, together with the test above: wiping beyond the end also treated such a segment as empty. When the
+/// segment was readable again, its records had the numbers of the next records.
 #[test]
 fn what_cannot_be_read_beyond_the_end_is_wiped_when_the_log_is_taken_up_without_it() {
     run(|rt, disk| async move {
@@ -663,8 +662,8 @@ fn a_log_that_was_stopped_clean_has_no_proof_to_miss() {
     });
 }
 
-/// Found by fuzzing: what stood in the middle of a segment past the end, of an epoch that never was,
-/// made a log damaged that had been taken up, drained and stopped clean.
+/// Found by fuzzing: a record of an invalid epoch in the middle of a segment beyond the end was treated as damage of a
+/// log that had been opened, drained and stopped clean.
 #[test]
 fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
     run(|rt, disk| async move {
@@ -690,13 +689,13 @@ fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
     });
 }
 
-/// Every log here is of the same volume: nothing of the one before may be there.
+/// Clears the device. All logs of this test belong to the same volume, so nothing of the last log may remain.
 fn forget_the_last(disk: &Disk) {
     disk.below.poke(SEGMENTS_AT, &vec![0; 40 << 20]);
 }
 
-/// A log that leaves gaps, with these lines in it, each flushed, one after the other; gives where each
-/// write was.
+/// Creates a log with offsets and writes these blocks, each flushed, one after the other; returns the places of the
+/// writes.
 async fn with_gaps(rt: &Rt, disk: &Rc<Disk>, seed: u64, lines: Range<u64>) -> Vec<Range<u64>> {
     forget_the_last(disk);
     fresh(rt, disk).await;
@@ -711,7 +710,7 @@ async fn with_gaps(rt: &Rt, disk: &Rc<Disk>, seed: u64, lines: Range<u64>) -> Ve
     writes.into_iter().map(|(_, range)| range).collect()
 }
 
-/// The records among what was written, where several are behind gaps.
+/// Returns the records that have an offset before them.
 fn behind_gaps(writes: &[Range<u64>]) -> Vec<usize> {
     let behind = |n: &usize| writes[*n].start > writes[n - 1].end;
     (1..writes.len()).filter(behind).collect()
@@ -754,7 +753,7 @@ fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more
         }
         assert_eq!(says().await, [true; 2]);
         drop((log, workers));
-        // It stays so as long as they may be there.
+        // The superblock stays so as long as offsets may exist.
         let (log, workers, _) = open_with(&rt, &disk, false, Gaps::Never)
             .await
             .expect("opens");
@@ -810,14 +809,14 @@ fn a_record_that_was_torn_behind_a_gap_is_the_end_and_one_before_a_gap_is_damage
             }
             let mut image = vec![0; end_of(8) as usize];
             disk.below.peek(0, &mut image);
-            // The last, by its header and by its data: nothing says that it was durable.
+            // Damages the header or the data of the last record: no proof of its durability exists.
             for into in [0, 600, HEADER_BYTES as u64 + 100] {
                 disk.below.poke(writes[7].start + into, &[0xee; 300]);
                 let (.., records) = open(&rt, &disk).await;
                 assert_eq!(lines(&records), (0..7).collect::<Vec<_>>(), "seed {seed}");
                 disk.below.poke(0, &image);
             }
-            // One that a later record says was durable.
+            // Damages a record that a later record proves to be durable.
             let Some(lost) = behind.iter().find(|n| (1..6).contains(*n)) else {
                 continue;
             };
@@ -831,8 +830,8 @@ fn a_record_that_was_torn_behind_a_gap_is_the_end_and_one_before_a_gap_is_damage
     });
 }
 
-/// What a segment held before lies in its gaps: records of another segment, or of another life that
-/// ended before it came to be this one.
+/// A gap contains the segment's former content: records of another segment, or of another epoch that ended before the
+/// segment was reused.
 #[test]
 fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
     run(|rt, disk| async move {
@@ -847,8 +846,8 @@ fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
                 .collect();
             gaps.push((8, writes[7].end..end));
             for (before, gap) in gaps {
-                // What comes next by its number, and what comes after that; each is right but for its epoch,
-                // its segment, its volume or its place.
+                // Leftovers with the next number and the number after that. Each is correct except for its epoch, its
+                // segment, its volume or its place.
                 let leftovers = [
                     (1, 0, 0, 1, 0),
                     (1, 2, 32, 1, 0),
@@ -883,13 +882,13 @@ fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
     });
 }
 
-/// A recovery cuts off what lies behind the end, wherever that is: behind gaps, too.
+/// Recovery cuts off leftovers beyond the end also after offsets.
 #[test]
 fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
     run(|rt, disk| async move {
         for seed in 0..20 {
             with_gaps(&rt, &disk, seed, 0..4).await;
-            // A write that spans records, of which the last is missing.
+            // A write with several records, of which the last is missing.
             let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
             let (log, workers, _) = opened.expect("opens");
             append(&log, 500, 1);
@@ -906,7 +905,7 @@ fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
             append(&log, 600, 1);
             log.flush(log.last_record()).await.expect("flushes");
             drop((log, workers));
-            // All summaries, those that recoveries wrote among them.
+            // Destroys all summaries, including those that recoveries wrote.
             for segment in 0..12 {
                 disk.below.poke(end_of(segment) - 100, &[0xff; 50]);
             }
@@ -950,7 +949,7 @@ fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
             let (log, workers, _) = opened.expect("opens");
             disk.writes.borrow_mut().clear();
             disk.flushes.set(0);
-            // Not so much that the log wants a flush for itself.
+            // Too little for a flush by the log itself.
             for line in 0..30 {
                 append(&log, line, 1);
                 log.hand_over(log.last_record()).await.expect("works");
@@ -966,7 +965,7 @@ fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
     });
 }
 
-/// Where a segment is left for the sake of a gap, its summary and the first record of the next lie side by side.
+/// If a segment is left because of an offset, its summary and the next segment's first record are adjacent.
 #[test]
 fn a_record_that_leaves_a_segment_is_one_write_with_the_summary_of_that() {
     run(|rt, disk| async move {
@@ -983,7 +982,7 @@ fn a_record_that_leaves_a_segment_is_one_write_with_the_summary_of_that() {
     });
 }
 
-/// The summary of a segment that is left waits for the record behind it, but not for longer than that may wait.
+/// The summary of a segment that was left waits for the record after it, but not longer than the maximum delay.
 #[test]
 fn what_leaves_a_segment_and_is_large_goes_to_the_device_though_nobody_flushes_it() {
     run(|rt, disk| async move {
@@ -1045,7 +1044,7 @@ fn no_gap_is_left_in_a_log_that_was_called_clean() {
             }
             let writes = disk.writes.borrow();
             let mut writes: Vec<_> = writes.iter().map(|(_, range)| range.clone()).collect();
-            // A segment's summary may be issued after the first record of the next.
+            // The summary of a segment may be issued after the first record of the next segment.
             writes.sort_by_key(|range| range.start);
             behind_gaps(&writes).len()
         };
@@ -1057,8 +1056,8 @@ fn no_gap_is_left_in_a_log_that_was_called_clean() {
     });
 }
 
-/// Three segments of data, flushed once, and a record behind them in the last, flushed, too: only that record
-/// says that the data was durable.
+/// Creates three segments of data that were flushed once, and a flushed record at the end of the last one. Only this
+/// record proves that the data was durable.
 async fn proof_in_the_middle(rt: &Rt, disk: &Rc<Disk>) {
     let (log, workers) = fresh(rt, disk).await;
     for n in 0..4 {
@@ -1090,7 +1089,7 @@ fn damage_is_seen_though_the_proof_stands_in_the_middle_of_a_segment_further_on(
     });
 }
 
-/// The summary of one segment and the first record of the next were one write; that never reached the medium.
+/// The summary of a segment and the first record of the next one were a single write, which never reached the device.
 #[test]
 fn damage_is_seen_though_one_write_over_the_end_of_a_segment_is_gone() {
     run(|rt, disk| async move {
@@ -1103,7 +1102,7 @@ fn damage_is_seen_though_one_write_over_the_end_of_a_segment_is_gone() {
                         .map(end_of)
                         .any(|end| at.start < end && end < at.end)
                 };
-                // The last but one: behind it there is just one record, which says that it was durable.
+                // The last write but one: only one record follows, which proves it durable.
                 let [.., over, last] = &writes[..] else {
                     continue;
                 };

@@ -1,4 +1,4 @@
-//! What a record says of the volume, piece by piece.
+//! Entries of a record: single changes to the volume.
 
 use forebay_segments::format::envelope::Reader;
 use forebay_units::{LINE_SECTORS, Line, Sector};
@@ -7,51 +7,51 @@ use forebay_units::{LINE_SECTORS, Line, Sector};
 pub(crate) const DATA_ENTRY_BYTES: usize = 10;
 /// Bytes of a range entry.
 pub(crate) const RANGE_ENTRY_BYTES: usize = 13;
-/// Lines are numbered below this: five bytes.
+/// Numbers of 4 KiB blocks are below this limit: five bytes.
 const LINES_END: u64 = 1 << 40;
-/// In the tag of a zero range: its room is given back.
+/// Flag in the tag of a zero range: release the range's space on the data device.
 const UNMAP: u8 = 1;
-/// Sectors are numbered, and counted, below this: six bytes.
+/// Sector numbers and sector counts are below this limit: six bytes.
 const SECTORS_END: u64 = 1 << 48;
 
-/// What a range without data means.
+/// Meaning of a range without data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RangeKind {
-    /// It reads as zeroes, and keeps its room at home.
+    /// The range reads as zeroes, and keeps its space on the data device.
     Zero,
-    /// It reads as zeroes, and its room at home is given back.
+    /// The range reads as zeroes, and its space on the data device is released.
     Unmap,
-    /// It is no longer needed.
+    /// The data of the range is no longer needed.
     Discard,
-    /// Its data was damaged in the log: it cannot be read until it is written again.
+    /// The data was damaged in the log. The range cannot be read until it is written again.
     Lost,
 }
 
-/// One piece of what a record does to the volume.
+/// One of the changes that a record makes to the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// New data for a piece of one line; its bytes are next in the record's payload.
+    /// New data within one 4 KiB block. The bytes are the next ones in the record's payload.
     Data {
-        /// Where on the volume.
+        /// First sector on the volume.
         sector: Sector,
-        /// How many sectors, 1 to 8, not beyond the line.
+        /// Number of sectors, 1 to 8. The data does not extend beyond the block.
         sectors: u8,
         /// CRC32C of the data.
         crc: u32,
     },
     /// A range without data.
     Range {
-        /// What it becomes.
+        /// New state of the range.
         kind: RangeKind,
-        /// Where on the volume.
+        /// First sector on the volume.
         sector: Sector,
-        /// How many sectors, at least 1.
+        /// Number of sectors, at least 1.
         sectors: u64,
     },
 }
 
 impl Entry {
-    /// Sectors of payload it has.
+    /// Returns the sectors of payload that belong to this entry.
     pub fn payload_sectors(&self) -> u64 {
         match self {
             Entry::Data { sectors, .. } => u64::from(*sectors),

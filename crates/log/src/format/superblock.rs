@@ -1,4 +1,4 @@
-//! What a log says of itself, and where to begin reading it.
+//! Superblock: properties of the log, and the place where recovery starts.
 
 use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open_version,
@@ -6,43 +6,42 @@ use forebay_segments::format::envelope::{
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
-/// The version of a superblock whose log may have gaps between records: a program that does not know of
-/// them would take the first for the log's end, and so refuses it.
+/// Version of the superblock of a log that may have rotational offsets between records. A program that does not know
+/// offsets would take the first offset for the end of the log; the version makes it refuse the log.
 pub const VERSION_GAPS: u32 = 2;
-/// Where segment 0 begins.
+/// Start of segment 0, in bytes.
 pub const SEGMENTS_AT: u64 = 1 << 20;
-/// The fewest segments a log may have: the largest atomic write must fit beside a tail that is being
-/// destaged.
+/// Minimum number of segments: the largest atomic write must fit beside a tail that is being destaged.
 pub const SEGMENTS_MIN: u64 = 32;
-/// The smallest segment, in bytes.
+/// Minimum size of a segment, in bytes.
 pub const SEGMENT_BYTES_MIN: u64 = 128 << 10;
-/// The largest segment, in bytes.
+/// Maximum size of a segment, in bytes.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Where the layer's payload begins, behind the fixed fields.
+/// Start of the layer's payload in the superblock, after the fixed fields.
 const LAYER_AT: usize = 112;
-/// The longest layer payload a superblock can carry, in bytes.
+/// Maximum length of the layer's payload, in bytes.
 pub const LAYER_BYTES_MAX: usize = HEADER_BYTES - LAYER_AT;
 
 const FLAG_CLEAN: u32 = 1;
 const FLAG_ABANDONED: u32 = 2;
 
-/// What a log says of itself. Two copies, A and B; the one of the higher generation counts.
+/// Superblock of a log. The device has two copies, A and B. The copy with the higher generation is the current one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// Whose log this is.
+    /// Volume to which the log belongs.
     pub volume: VolumeId,
-    /// Grows by one with every superblock written.
+    /// Number of this superblock; each superblock written has the next higher generation.
     pub generation: u64,
-    /// The epoch being written.
+    /// Epoch of the records being written.
     pub epoch: Epoch,
-    /// Nothing in this segment or a later one counts if it is of an earlier epoch.
+    /// From this segment on, records and summaries of earlier epochs are invalid.
     pub epoch_segment: SegmentSeq,
-    /// The oldest segment still needed; recovery starts there.
+    /// Oldest segment still needed. Recovery starts there.
     pub tail: SegmentSeq,
-    /// The record that segment begins with.
+    /// First record of the tail segment.
     pub tail_record: RecordSeq,
-    /// Every record up to this one was durable when this was written.
+    /// Newest record known to be durable when the superblock was written; all records before it were durable, too.
     pub stable: RecordSeq,
     /// Bytes of the log device in use.
     pub len: u64,
@@ -50,22 +49,20 @@ pub struct Superblock {
     pub segment_bytes: u32,
     /// Segments in the ring.
     pub segment_count: u64,
-    /// What records are padded to, in bytes: the device's atomic block.
+    /// Unit to which records are padded, in bytes: the device's atomic block.
     pub block: u32,
-    /// True if the log was empty and everything home when this was written.
+    /// True if the log was empty and all data was on the data device when the superblock was written.
     pub clean: bool,
-    /// True if the log failed while in use and the home device went on without it: what the log
-    /// holds must not be applied.
+    /// True if the log failed in use and the data device continued without it. The log's contents must not be applied.
     pub abandoned: bool,
-    /// True if a record may begin further on than where the one before it ends. The superblock's version
-    /// says so.
+    /// True if rotational offsets may lie between records. Encoded as the superblock's version.
     pub gaps: bool,
-    /// What the layer above keeps here; opaque to the log.
+    /// Data of the layer above; opaque to the log.
     pub layer: Vec<u8>,
 }
 
 impl Superblock {
-    /// The bytes of the superblock.
+    /// Encodes the superblock.
     ///
     /// # Panics
     /// If `layer` is longer than [`LAYER_BYTES_MAX`].
@@ -103,10 +100,10 @@ impl Superblock {
         finish(out)
     }
 
-    /// The superblock in `bytes`.
+    /// Decodes the superblock.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged and consistent in itself.
+    /// If `bytes` are not a superblock of a supported version, are damaged, or have inconsistent fields.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
         const WHAT: &str = "superblock";
         let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION_GAPS)?;

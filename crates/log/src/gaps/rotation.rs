@@ -1,26 +1,28 @@
-//! Where the head of a turning disk will be, learnt from what single writes take.
+//! Predicts the head position of a rotating disk from the durations of single writes.
 //!
-//! When a write is done, its end is just under the head. A record that begins right there is missed by the
-//! time that the next command takes, and waits for a whole turn. One that begins a little further on does
-//! not; how much further depends on how fast the disk turns and how long writers and drive take for the
-//! next write. (Trail does this with a disk's geometry at hand: T. Chiueh, *Trail: A Track-Based Logging
-//! Disk Architecture for Zero-Overhead Writes*, ICCD 1993; T. Chiueh and L. Huang, *Track-Based Disk
-//! Logging*, DSN 2002.) Here there is no geometry, only times:
+//! When a write is done, the head is at its end. A record that begins directly there is missed, since the next command
+//! takes some time: it waits for a whole rotation. A record that begins a little further on is not missed. The
+//! necessary distance depends on the disk's speed, and on the time that writers and drive need for the next write.
+//! (Trail uses the known geometry of a disk for this: T. Chiueh, *Trail: A Track-Based Logging Disk Architecture for
+//! Zero-Overhead Writes*, ICCD 1993; T. Chiueh and L. Huang, *Track-Based Disk Logging*, DSN 2002.) This module knows
+//! no geometry, only durations:
 //!
-//! 1. **Plain.** No gaps; only what writes take is noted. Where that is less than anything that turns
-//!    needs, this is all that ever happens.
-//! 2. **Trying.** Gaps of growing length, until writes are done sooner by a good part of what they took.
-//!    The last length that gained nothing and the first that did tell how long a turn takes and how many
-//!    bytes pass under the head meanwhile. A device that only is slow never gets here further than to the
-//!    longest gap; then it is left alone for longer and longer.
-//! 3. **Leading.** The gap is what passes under the head from the last write's end until now, and for a
-//!    *lead* after that: the time a write needs until it can begin. The lead is tried, too: a miss costs a
-//!    turn and raises it, many hits lower it a little. Records that are written at once have a lead of their
-//!    own, since others wait for a flush that comes when their writer is ready.
+//! 1. **Plain.** No offsets; the module only measures writes. If writes take less time than any rotating disk needs,
+//!    the
+//! module stays in this phase.
+//! 2. **Trying.** Offsets of growing length, until writes are faster by a large part of their duration. The last length
+//! without a gain and the first length with a gain give the time of one rotation, and the bytes that pass under the
+//! head in that time. On a slow device that does not rotate, this phase ends with the longest offset. The module then
+//! pauses for longer and longer times.
+//! 3. **Leading.** The offset covers the bytes that pass under the head from the end of the last write until now, and
+//!    for
+//! a *lead* after that: the time until a write can begin. The lead is also adjusted by trial: a miss costs a rotation
+//! and raises the lead, many hits lower it a little. Records that are written at once have a lead of their own, since
+//! other records wait until their writer requests a flush.
 //!
-//! Now and then a record is written without a gap, so what gaps gain is measured and not assumed; where it
-//! is too little, it is back to the first. Pauses of several turns are counted in turns, as long as the
-//! error in a turn's length does not add up to much.
+//! Some records are written without an offset, to measure the gain of offsets instead of assuming it. If the gain is
+//! too small, the module returns to the first phase. Pauses of several rotations are counted in rotations, as long as
+//! the error in the duration of one rotation does not add up to a large error.
 
 mod leading;
 
@@ -32,23 +34,24 @@ use forebay_rt::Instant;
 use super::{Opening, Written};
 use leading::Leading;
 
-/// What takes less is quick, in seconds. Where writes that begin right behind the last are quick, nothing turns;
-/// but now and then one is on a disk, too, where the next track begins just as the head comes to it.
+/// Limit of a quick write, in seconds. A device does not rotate if writes directly after the last one are quick. But a
+/// disk has some quick writes, too: the next track may begin just when the head arrives there.
 const QUICK: f64 = 2e-3;
-/// While it learns, a longer pause before a record tells nothing, in seconds.
+/// Longest pause before a record from which the policy learns in the first two phases, in seconds.
 const PAUSE: f64 = 5e-3;
-/// Of a longer write, in bytes, a turn is too small a part to try for.
+/// Longest write from which the policy learns in the first two phases, in bytes. In longer writes a rotation is too
+/// small a part of the duration.
 const LONG: f64 = 32768.0;
-/// Lengths up to so many times the shortest can be compared. Of others, as a journal's transactions beside their
-/// commits, the time is no measure; and so many in a row are no load to try with.
+/// Maximum ratio of a write's length to the shortest length. The durations of writes with other lengths, such as a
+/// journal's transactions and commits, cannot be compared. After `UNLIKE` such writes in a row the trials stop.
 const ALIKE: f64 = 1.5;
 const UNLIKE: u32 = 16;
-/// Writes without a gap before others are tried.
+/// Writes without an offset before trials begin.
 const PLAIN_WRITES: u32 = 8;
-/// Quick ones among those that there may be on a disk. Fewer than all by far: on flash that takes long now and
-/// then, the mean would say nothing.
+/// Maximum number of quick writes among those on a disk. The limit is low, since the mean is useless on flash with
+/// occasional slow writes.
 const QUICK_WRITES: u32 = 2;
-/// Gaps tried, in bytes, and how often each is.
+/// Offsets tried, in bytes, and the number of trials of each.
 const TRIED: [u32; 16] = [
     4 << 10,
     8 << 10,
@@ -68,41 +71,41 @@ const TRIED: [u32; 16] = [
     512 << 10,
 ];
 const TRIES: usize = 4;
-/// Of the time from one write's end to the next one's, what is left of it when no turn is lost.
+/// A trial gains if the time between the ends of two writes falls to this fraction: no rotation was lost.
 const GAINED: f64 = 0.7;
-/// Where writes behind a gap take so many times as long as others, no more are tried.
+/// Trials stop if writes after an offset take this many times as long as others.
 const DEAR: f64 = 2.0;
-/// Turns that there are: 3,000 to 20,000 a minute, in seconds.
+/// Possible durations of one rotation: 3,000 to 20,000 a minute, in seconds.
 const TURNS: (f64, f64) = (3e-3, 20e-3);
-/// Writes for which a device is left alone that gaps gained nothing on: doubled each time, up to the second.
+/// Writes during which a device rests after offsets gained nothing. Doubled each time, up to the second number.
 const REST: (u32, u32) = (1 << 9, 1 << 20);
 
-/// What is known of a device.
+/// Policy that learns the rotation of a device.
 pub(crate) struct Rotation {
-    /// When the last write was done, and where on the device it ended.
+    /// End of the last write: its time, and its place on the device.
     last: Option<(Instant, u64)>,
-    /// Records that are opened and not written: the one under way, and the one behind it.
+    /// Opened records whose writes are not complete: the record in flight, and the record after it.
     placing: VecDeque<Placing>,
     phase: Phase,
-    /// Writes for which nothing is tried the next time that gaps gain nothing.
+    /// Length of the next rest, in writes.
     rest: u32,
 }
 
-/// A record that a gap was given for, and that is not written yet.
+/// A record that was given an offset, and whose write is not complete.
 struct Placing {
     opened: Instant,
     soon: bool,
     kind: Kind,
-    /// Where its write begins; known a moment later.
+    /// Start of the write. Known only after the offset was answered.
     at: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// No gap, for comparison.
+    /// No offset, for comparison.
     Control,
     Tried,
-    /// A gap for a pause of so many whole turns.
+    /// An offset after a pause of this many whole rotations.
     Led {
         turns: f64,
     },
@@ -114,42 +117,42 @@ enum Phase {
     Leading(Leading),
 }
 
-/// Writes without gaps, in seconds.
+/// Measurements of writes without offsets, in seconds.
 #[derive(Default)]
 struct Plain {
-    /// Writes still to be let pass.
+    /// Writes that will still be ignored.
     rest: u32,
-    /// The shortest, in bytes, which the others are like.
+    /// Length of the shortest write, in bytes. Other writes must have a similar length.
     len: f64,
     writes: u32,
     quick: u32,
     took: f64,
-    /// The shortest time from a write's end to the next one's, and the bytes that passed.
+    /// Shortest time from the end of a write to the end of the next one, and the bytes that passed under the head.
     best: Option<(f64, f64)>,
 }
 
 struct Trying {
     step: usize,
-    /// What a write took without a gap.
+    /// Duration of a write without an offset.
     plain: f64,
-    /// The shortest time from end to end without gain, with its bytes.
+    /// Shortest time from end to end without a gain, with its bytes.
     missed: (f64, f64),
-    /// The length of what is tried with, in bytes.
+    /// Length of the writes used for trials, in bytes.
     len: f64,
     /// Writes of another length in a row.
     unlike: u32,
     tries: Vec<Try>,
 }
 
-/// How one gap did, in seconds and bytes.
+/// Measurement of one write after an offset, in seconds and bytes.
 #[derive(Clone, Copy)]
 struct Try {
     took: f64,
-    /// From the end of the write before to this one's.
+    /// Time from the end of the write before to the end of this write.
     between: f64,
     passed: f64,
     len: f64,
-    /// From the end of the write before until the record was opened.
+    /// Time from the end of the write before until the record was opened.
     paused: f64,
 }
 
@@ -183,7 +186,7 @@ impl Rotation {
     pub(super) fn gap(&mut self, opening: &Opening) -> Option<u32> {
         self.placing.truncate(usize::from(opening.behind));
         let (then, end) = self.last?;
-        // Behind a write that is under way the pause begins when it is done.
+        // The pause after a write in flight begins when that write is done.
         let (paused, skipped) = match opening.behind {
             true => (0.0, 0),
             false => (seconds(opening.now, then), opening.at.checked_sub(end)?),
@@ -258,7 +261,7 @@ impl Rotation {
         }
     }
 
-    /// Leaves no gaps for a while, and then begins again.
+    /// Leaves no offsets for a while, and then starts again.
     fn rest(&mut self) {
         let plain = Plain {
             rest: self.rest,
@@ -269,10 +272,10 @@ impl Rotation {
     }
 }
 
-/// What follows from a write.
+/// Change of phase after a write.
 enum Next {
     Phase(Phase),
-    /// Gaps gain nothing here.
+    /// Offsets gain nothing on this device.
     Rest,
 }
 
@@ -343,7 +346,7 @@ impl Trying {
         if self.tries.iter().all(|seen| seen.took > DEAR * self.plain) {
             return Some(Next::Rest);
         }
-        // Some may have gained: those are no measure of what is lost.
+        // Some trials of this step may have gained: exclude them from the estimate of a lost rotation.
         let lost = self.tries.iter().filter(|seen| !gains(seen));
         let lost = lost.min_by(|a, b| a.between.total_cmp(&b.between));
         self.missed = lost.map_or(self.missed, |seen| (seen.between, seen.passed));
@@ -352,9 +355,10 @@ impl Trying {
         (self.step == TRIED.len()).then_some(Next::Rest)
     }
 
-    /// What the first gap that gained and the last that did not tell; none if no disk turns like that.
+    /// Derives the disk's properties from the first offset that gained and the last one that did not. `None` if no disk
+    /// rotates at such a speed.
     fn leading(&self, hits: &[Try]) -> Option<Leading> {
-        // The quickest did not cross from one track to the next.
+        // The quickest write did not cross from one track to the next.
         let rates = hits.iter().map(|hit| hit.passed / hit.between);
         let rate = rates.fold(0.0, f64::max);
         let turn = self.missed.0 - self.missed.1 / rate;

@@ -1,4 +1,4 @@
-//! Along the chain, segment by segment, as far as it goes.
+//! Follows the chain segment by segment.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,28 @@ use super::peek::{Peek, peek};
 use crate::format::{HEADER_BYTES, Record, Ring, Summary, SummaryRecord, Superblock};
 use crate::ring::{RingGeometry, place};
 
-/// The records of a segment that are in the chain.
+/// Records of one segment that are in the chain.
 pub(super) struct Accepted {
     pub(super) segment: SegmentSeq,
     pub(super) epoch: Epoch,
     pub(super) first: RecordSeq,
     pub(super) records: Vec<SummaryRecord>,
-    /// True if the summary on the device lists just these.
+    /// True if the summary on the device lists exactly these records.
     pub(super) summarised: bool,
 }
 
-/// Where the chain stopped.
+/// End of the chain.
 pub(super) struct End {
     pub(super) segment: SegmentSeq,
     pub(super) offset: u32,
     /// The whole segment, if it was read.
     pub(super) bytes: Option<BufMut>,
-    /// What stands there could not be read.
+    /// The place of the end could not be read.
     pub(super) unreadable: bool,
 }
 
 impl End {
-    /// The chain ends with the segment before this one.
+    /// Returns the end of a chain that stops at the end of the segment before this one.
     pub(super) fn nowhere(segment: SegmentSeq) -> End {
         End {
             segment,
@@ -43,32 +43,32 @@ impl End {
     }
 }
 
-/// A walk along the chain: how far it got, and what is known by then.
+/// A scan in progress: its position, and the facts found so far.
 pub(super) struct Scanner<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) superblock: &'a Superblock,
     pub(super) ring: RingGeometry,
     pub(super) apply: &'a mut dyn FnMut(&RecoveredRecord),
-    /// The highest epoch seen or named.
+    /// Highest epoch of the superblock and the records found.
     pub(super) epoch: Epoch,
-    /// The epoch of the last record accepted.
+    /// Epoch of the last accepted record.
     pub(super) chain_epoch: Epoch,
     pub(super) expected: RecordSeq,
     pub(super) stable: RecordSeq,
-    /// Records of a group whose end has not come yet.
+    /// Records of a group whose last record was not found yet.
     pub(super) pending: Vec<RecoveredRecord>,
-    /// The segments from the one where the pending group began.
+    /// Segments from the first segment of the pending group on.
     pub(super) recent: VecDeque<Accepted>,
     pub(super) firsts: VecDeque<RecordSeq>,
     pub(super) records: u64,
     pub(super) bytes_read: u64,
     pub(super) summaries_lost: u64,
-    /// Blocks that the device could not read: of which segment, and how far into it.
+    /// Blocks that the device could not read: segment, and offset in the segment.
     pub(super) unreadable: Vec<(SegmentSeq, u32)>,
 }
 
 impl<'a> Scanner<'a> {
-    /// At the tail that `superblock` names.
+    /// Starts at the tail of `superblock`.
     pub(super) fn new(
         device: &'a dyn Device,
         superblock: &'a Superblock,
@@ -100,8 +100,8 @@ impl<'a> Scanner<'a> {
         self.stable = self.stable.max(summary.or(first).unwrap_or_default());
     }
 
-    /// Takes a segment's records up; says where the chain ends, if it does so here.
-    /// Then what was peeked at is still whole.
+    /// Accepts the records of a segment. Returns the end of the chain if the chain ends here. In this case `peeked`
+    /// keeps its summary.
     pub(super) async fn segment(&mut self, peeked: &mut Peek) -> Result<Option<End>, DeviceError> {
         let segment = peeked.segment;
         let follows =
@@ -139,7 +139,7 @@ impl<'a> Scanner<'a> {
         first.is_some_and(|record| record.seq == self.expected && record.epoch >= self.chain_epoch)
     }
 
-    /// How many of a summary's records are certain or verified.
+    /// Returns the number of leading records in a summary that are known to be durable, or verified.
     fn sound_prefix(&self, bytes: &[u8], summary: &Summary) -> usize {
         let sound = |(n, listed): &(usize, &SummaryRecord)| {
             let seq = summary.first.plus(*n as u64);
@@ -156,7 +156,7 @@ impl<'a> Scanner<'a> {
         summary.records.iter().enumerate().take_while(sound).count()
     }
 
-    /// Takes up a segment without a summary by the headers of its records.
+    /// Accepts the records of a segment without a summary by their headers.
     async fn by_headers(&mut self, segment: SegmentSeq) -> Result<Option<End>, DeviceError> {
         let bytes = self.load(segment).await;
         let mut records = Vec::new();
@@ -191,8 +191,7 @@ impl<'a> Scanner<'a> {
         }
         let none = records.is_empty();
         self.accept(segment, epoch.unwrap_or(self.chain_epoch), records, false);
-        // The chain goes on if the next segment begins with the next record: then only the summary
-        // is missing.
+        // The chain continues if the next segment begins with the next record: then only the summary is missing.
         let next = segment.next();
         let in_ring = next.since(self.superblock.tail) < self.ring.segment_count;
         if !none && in_ring {
@@ -220,7 +219,7 @@ impl<'a> Scanner<'a> {
         Ok(Some(self.end_within(segment, at, bytes)))
     }
 
-    /// The chain ends within a segment that has been read.
+    /// Returns an end of the chain within a segment that was read.
     fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> End {
         let header = header_at::<Ring>(&bytes, offset as usize, self.superblock.volume, segment)
             .filter(|record| record.seq == self.expected);
@@ -290,7 +289,7 @@ impl<'a> Scanner<'a> {
         self.recent.retain(|accepted| accepted.segment >= keep);
     }
 
-    /// The whole segment; parts that cannot be read are zeroes, which nothing takes for a record.
+    /// Returns the whole segment. Unreadable parts are zeroes, which are no valid record.
     pub(super) async fn load(&mut self, segment: SegmentSeq) -> BufMut {
         let (at, len) = (
             self.ring.segment_at(segment),

@@ -1,4 +1,4 @@
-//! Where the chain ends: what is missing there, and what lies beyond that must never be taken up.
+//! End of the chain: missing records, and leftovers beyond the end that must never be recovered.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 
 impl Scanner<'_> {
-    /// What was found, once the chain has ended.
+    /// Returns the result of the scan, after the chain has ended.
     pub(super) async fn finish(
         mut self,
         end: End,
@@ -21,7 +21,7 @@ impl Scanner<'_> {
     ) -> Result<Scan, DeviceError> {
         let headers = self.headers_beyond(&end, &ahead).await;
         let damage = self.damage(&end, &headers, &ahead);
-        // A write that is not whole is not applied at all: the chain ends before its first record.
+        // An incomplete write is not applied at all: the chain ends before its first record.
         if let Some(first) = self.pending.first() {
             self.expected = first.seq;
         }
@@ -47,8 +47,8 @@ impl Scanner<'_> {
         })
     }
 
-    /// Takes back what was accepted beyond the end. Gives the segment after the last that holds
-    /// anything of the chain, and the summary that this one is to be sealed with.
+    /// Removes accepted records beyond the end. Returns the segment after the last one in the chain, and the summary
+    /// with which the last segment must be sealed.
     fn cut(&mut self) -> (SegmentSeq, Option<Summary>) {
         let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
         while let Some(mut last) = self.recent.pop_back() {
@@ -75,9 +75,9 @@ impl Scanner<'_> {
         (next_segment, None)
     }
 
-    /// Where in the segment that is to be sealed anything stands, or may stand, that would be taken for its
-    /// next record if its summary were lost, in bytes from its start. The first place at which that would
-    /// be looked for is among them, whatever stands there.
+    /// Returns places in the segment to be sealed that a scan could take for its next record if the summary is lost, in
+    /// bytes from the segment's start. Unreadable places are included, and so is the first place of such a search,
+    /// whatever its content.
     async fn behind(&mut self, seal: &Summary, end: &End) -> Vec<u32> {
         let (from, block) = (seal.records_end(), self.ring.block);
         let loaded;
@@ -92,7 +92,7 @@ impl Scanner<'_> {
         let mut places = vec![from];
         places.extend(headers.iter().map(|record| record.offset));
         for (segment, at) in &self.unreadable {
-            // A header may begin before the part that cannot be read, or in it.
+            // A header may begin before or in the unreadable part.
             let first = (at + block).saturating_sub(HEADER_BYTES as u32);
             let begins = (first..at + HEADER_BYTES as u32).step_by(block as usize);
             let here = *segment == seal.segment;
@@ -103,8 +103,7 @@ impl Scanner<'_> {
         places
     }
 
-    /// The segments beyond the end that are not known to be free of anything a scan could take up, as
-    /// far as a later scan could look.
+    /// Returns the segments beyond the end that may contain leftovers, as far as a later scan could look.
     fn leftovers(&self, next_segment: SegmentSeq, ahead: &VecDeque<Peek>) -> Vec<SegmentSeq> {
         let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
         let end = wipe_end.min(self.ring_end());
@@ -116,12 +115,12 @@ impl Scanner<'_> {
         beyond.filter(|segment| !is_empty(segment)).collect()
     }
 
-    /// The segment that would take the tail's place in the ring.
+    /// Returns the segment that would reuse the slot of the tail.
     fn ring_end(&self) -> SegmentSeq {
         self.superblock.tail.plus(self.ring.segment_count)
     }
 
-    /// Every header of this life in a segment from byte `from` on, wherever it stands.
+    /// Returns every header of this epoch in a segment from byte `from` on, at any block.
     fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
         let Superblock {
             volume,
@@ -137,7 +136,7 @@ impl Scanner<'_> {
             .collect()
     }
 
-    /// Whether the record at which the chain ends was durable once.
+    /// Returns the damage if the record at the end of the chain was durable, or if this is unknown.
     fn damage(&mut self, end: &End, headers: &[Record], ahead: &VecDeque<Peek>) -> Option<Damage> {
         let missing = self
             .pending
@@ -155,8 +154,8 @@ impl Scanner<'_> {
             later.extend(entries.map(written_range));
         }
         self.stable = stable;
-        // Nothing was in a log that was stopped clean, whatever of it cannot be read today, and
-        // whatever leftovers say: that superblock is newer than all of them.
+        // A log that was stopped clean was empty, regardless of unreadable places and leftovers: its superblock is
+        // newer than all of them.
         let in_use = !self.superblock.clean;
         let unreadable = cannot_be_read && in_use;
         let evidence = self.unread_evidence(segment, offset, ahead);
@@ -173,10 +172,10 @@ impl Scanner<'_> {
         })
     }
 
-    /// The headers of this life from the end of the chain on: in its segment, in the next, and in each further one up
-    /// to the one behind the last in which anything shows at the ends. What was durable may be said by any record of
-    /// these. A summary says no less than the headers before it; so behind the next segment, those that have one are
-    /// not read.
+    /// Returns the valid headers from the end of the chain on: in its segment, in the next one, and in each later
+    /// segment. The last of these is the one after the last segment with content at its ends. Any of the records may
+    /// prove that data was durable. A summary proves no less than the headers before it. So segments with a summary are
+    /// not read, except for the next one.
     async fn headers_beyond(&mut self, end: &End, ahead: &VecDeque<Peek>) -> Vec<Record> {
         let ring_end = self.ring_end();
         let mut headers = match &end.bytes {
@@ -204,8 +203,8 @@ impl Scanner<'_> {
         headers
     }
 
-    /// The first segment that may say in a place that cannot be read that more was durable: at one of
-    /// its ends, or, where it was read whole, anywhere behind the end of the chain.
+    /// Returns the first segment with an unreadable place that may prove that more was durable: at one of the segment's
+    /// ends, or anywhere after the end of the chain if the segment was read whole.
     fn unread_evidence(
         &self,
         end: SegmentSeq,
@@ -234,7 +233,7 @@ fn written_range(entry: &Entry) -> (Sector, u64) {
     }
 }
 
-/// The ranges in order, those that touch or overlap made one.
+/// Sorts the ranges, and merges ranges that touch or overlap.
 fn joined(mut ranges: Vec<(Sector, u64)>) -> Vec<(Sector, u64)> {
     ranges.sort_unstable();
     let mut out: Vec<(Sector, u64)> = Vec::new();

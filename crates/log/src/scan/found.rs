@@ -1,4 +1,4 @@
-//! What a scan finds.
+//! Results of a scan.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,67 +8,67 @@ use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 use crate::format::Summary;
 use crate::ring::Placed;
 
-/// Ranges named in an error's text; the others are counted.
+/// Maximum number of ranges listed in an error text. Further ranges are only counted.
 const NAMED: usize = 8;
 
-/// A record of the chain, as given to the layer above.
+/// A record of the chain, as passed to the layer above.
 #[derive(Clone, Debug)]
 pub struct RecoveredRecord {
     /// Its number.
     pub seq: RecordSeq,
     /// The segment it lies in.
     pub segment: SegmentSeq,
-    /// What it says, with places.
+    /// Its entries, with addresses.
     pub entries: Vec<Placed>,
 }
 
-/// Something durable that cannot be found any more.
+/// Durable data that was not found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// The first record missing.
+    /// The first missing record.
     pub record: RecordSeq,
-    /// The segment it should lie in.
+    /// The segment in which the record should be.
     pub segment: SegmentSeq,
-    /// How far into that segment, in bytes.
+    /// Offset in that segment, in bytes.
     pub offset: u32,
     /// The newest record known to have been durable.
     pub stable: RecordSeq,
-    /// What stands there cannot be read, so whether it was durable is not known.
+    /// True if the place cannot be read. The record's durability is unknown in this case.
     pub unreadable: bool,
-    /// A segment that cannot be read in a place that may say that the record was durable; given only
-    /// if nothing that can be read does.
+    /// Segment with an unreadable place that may prove that the record was durable. Set only if no readable place
+    /// proves this.
     pub evidence_unread: Option<SegmentSeq>,
-    /// Ranges (first sector, sectors) that later records, which can be read but not be applied
-    /// without the missing one, had written. Those of the missing record itself cannot be told.
+    /// Ranges (first sector, sectors) written by later records. These records are readable, but cannot be applied
+    /// without the missing one. The ranges of the missing record itself are unknown.
     pub later: Vec<(Sector, u64)>,
 }
 
-/// What a scan found.
+/// Result of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
     /// The highest epoch in the chain or the superblock.
     pub epoch: Epoch,
-    /// Where the next segment goes.
+    /// The next segment to be written.
     pub next_segment: SegmentSeq,
-    /// The record after the last of the chain.
+    /// The record after the last one of the chain.
     pub next_record: RecordSeq,
     /// Records in the chain.
     pub records: u64,
     /// The newest record known to have been durable.
     pub stable: RecordSeq,
-    /// What is missing, if the chain ends too early.
+    /// Damage, if the chain ends too early.
     pub damage: Option<Damage>,
-    /// Bytes read to find out.
+    /// Bytes read by the scan.
     pub bytes_read: u64,
-    /// Summaries that could not be read though their segments are full.
+    /// Full segments whose summaries could not be read.
     pub summaries_lost: u64,
     /// First record of each segment from the tail on.
     pub(crate) firsts: VecDeque<RecordSeq>,
-    /// What the last segment holds, to be sealed with; none if its summary says just that.
+    /// Summary with which the last segment must be sealed. `None` if the segment has exactly this summary.
     pub(crate) seal: Option<Summary>,
-    /// Where in that segment, behind its last record, what could be taken for the next is to be wiped.
+    /// Places to wipe in that segment after its last record, since a scan could take their content for the next record.
     pub(crate) behind: Vec<u32>,
-    /// Segments past the end that hold leftovers.
+    /// Segments beyond the end that contain leftovers.
     pub(crate) leftovers: Vec<SegmentSeq>,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What later records had written, in an error's text.
+/// Writes the ranges of later records into an error text.
 fn write_later(f: &mut fmt::Formatter<'_>, later: &[(Sector, u64)]) -> fmt::Result {
     write!(
         f,

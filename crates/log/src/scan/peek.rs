@@ -1,4 +1,4 @@
-//! A look at a segment's ends.
+//! Inspection of the two ends of a segment.
 
 use forebay_device::{BufMut, Device};
 use forebay_segments::{header_at, read_summary};
@@ -7,14 +7,14 @@ use forebay_units::SegmentSeq;
 use crate::format::{HEADER_BYTES, Record, Ring, Summary, Superblock};
 use crate::ring::RingGeometry;
 
-/// What a look at a segment's ends showed.
+/// Contents of a segment's ends.
 pub(super) struct Peek {
     pub(super) segment: SegmentSeq,
     pub(super) summary: Option<Summary>,
-    /// Without a summary: its first record's header.
+    /// Header of the first record. Set only without a summary.
     pub(super) first: Option<Record>,
-    /// No summary was found, and its place or that of the first header could not be read: what the
-    /// segment has to say is not known.
+    /// True if no summary was found, and the place of the summary or of the first header could not be read. The
+    /// segment's content is unknown in this case.
     pub(super) unreadable: bool,
     pub(super) bytes_read: u64,
 }
@@ -24,20 +24,20 @@ impl Peek {
         self.summary.is_some() || self.first.is_some()
     }
 
-    /// Nothing stands at its ends that a scan could take up, now or at another try.
+    /// Returns true if the ends contain nothing that a scan could accept, neither now nor at another attempt.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_something() && !self.unreadable
     }
 }
 
-/// Looks at a segment's ends.
+/// Reads the two ends of a segment.
 pub(super) async fn peek(
     device: &dyn Device,
     superblock: &Superblock,
     ring: RingGeometry,
     segment: SegmentSeq,
 ) -> Peek {
-    // Whether it matters that a place cannot be read shows later.
+    // An unreadable place is no error here; the scan decides later.
     let at = ring.segment_at(segment);
     let read = read_summary::<Ring>(device, at, ring.shape(), superblock.volume, segment).await;
     let unreadable = read.is_err();

@@ -1,17 +1,17 @@
-//! Which copy of the superblock is whole, and which says that the log was given up.
+//! State of the two superblock copies: which of them are intact, and which record that the log was abandoned.
 
 use std::cell::Cell;
 
-/// What is known of the two copies on the device while the log is in use.
+/// State of the two copies on the device while the log is in use.
 pub(crate) struct CopyStates {
-    /// The last write of this copy succeeded.
+    /// True if the last write of this copy succeeded.
     whole: [Cell<bool>; 2],
-    /// This copy says that the log was given up.
+    /// True if this copy records that the log was abandoned.
     abandoned: [Cell<bool>; 2],
 }
 
 impl CopyStates {
-    /// Of copies that have just been written.
+    /// Creates the state of two copies that have just been written.
     pub(crate) fn new() -> CopyStates {
         CopyStates {
             whole: [Cell::new(true), Cell::new(true)],
@@ -19,7 +19,7 @@ impl CopyStates {
         }
     }
 
-    /// In which order to write them: one that is in doubt first.
+    /// Returns the order in which to write the copies: a doubtful copy comes first.
     pub(crate) fn order(&self) -> [usize; 2] {
         match (self.whole[0].get(), self.whole[1].get()) {
             (true, false) => [1, 0],

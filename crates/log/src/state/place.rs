@@ -1,8 +1,9 @@
-//! Where records go: right behind the one before, further on, or at the start of the next segment.
+//! Placement of records: directly after the record before, after a rotational offset, or at the start of the next
+//! segment.
 //!
-//! Further on, or in the next segment, where something outside says that a write would be done sooner
-//! there ([`crate::gaps`]). Whatever it says, the room that was promised for a write is kept: a gap is left
-//! only where the write would also have room in a segment that is not begun yet.
+//! The policy ([`crate::gaps`]) asks for an offset or for the next segment if a write would complete sooner there.
+//! Space that was granted to a write is kept in any case: the log leaves an offset only if the write would also fit
+//! into a segment that is not opened yet.
 
 use forebay_segments::{Job, Sealing};
 use forebay_units::round_up;
@@ -10,21 +11,21 @@ use forebay_units::round_up;
 use crate::format::HEADER_BYTES;
 use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
 
-/// A gap between the last record and the summary that is cheaper to write than to skip, in bytes.
+/// Longest gap between the last record and the summary that is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;
 
-/// Where the next record goes.
+/// Placement of the next record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
-    /// So many bytes behind the end of the one before.
+    /// This many bytes after the end of the record before.
     Behind(u32),
     /// At the start of the next segment.
     NextSegment,
 }
 
 impl State {
-    /// True if the next record may leave a gap: there is a record before it in its segment, nothing of a
-    /// write lies open, half of the ring is free, and the next segment could be begun at once.
+    /// Returns true if the next record may have an offset: its segment already has a record, no write is open, half of
+    /// the ring is free, and the next segment could be opened at once.
     pub(crate) fn may_leave_gap(&self) -> bool {
         let between = self
             .open
@@ -39,30 +40,31 @@ impl State {
             && self.pins[next_slot as usize] == 0
     }
 
-    /// The longest gap, in bytes: more would waste too much of a segment.
+    /// Returns the maximum offset, in bytes. A longer offset would waste too much of a segment.
     pub(crate) fn gap_max(&self) -> u32 {
         self.ring.segment_bytes / 4
     }
 
-    /// Where the next record would begin without a gap, in bytes of the device. None if no segment is open.
+    /// Returns the start of the next record without an offset, in bytes of the device. `None` if no segment is open.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let open = self.open.as_ref()?;
         Some(self.ring.segment_at(open.seq()) + u64::from(open.at()))
     }
 
-    /// Has the next record leave a gap of at least `bytes`; says at which byte of the device the write with
-    /// it will then begin. To be asked only if it may ([`State::may_leave_gap`]), and in time: the gap is for
-    /// the record that is opened next.
+    /// Plans an offset of at least `bytes` before the next record; returns the byte of the device at which the write
+    /// will begin. Callers must check [`State::may_leave_gap`] first, and must call this directly before they open the
+    /// record.
     ///
-    /// Near its end a segment is left: its summary and the next one's first record lie side by side and can
-    /// be one write. That is done while what is skipped for it is still as much as the gap must have.
+    /// Near its end the segment is left instead, since its summary and the first record of the next segment are
+    /// adjacent and can be one write. The segment is left while the skipped part is still as long as the offset must
+    /// be.
     pub(crate) fn plan_gap(&mut self, bytes: u32) -> u64 {
         let gap = round_up(bytes.into(), self.ring.block.into()) as u32;
         let open = self.open.as_ref().expect("asked whether it may");
         let like = open.records().last().expect("asked whether it may");
         let record = HEADER_BYTES as u32 + like.payload_bytes;
         let end = open.summary_at();
-        // The summary grows by what the next record has, which may take another block.
+        // The summary grows by the entries of the next record, which may need another block.
         let wanted = u64::from(open.at()) + 2 * u64::from(gap) + u64::from(record);
         let stays = wanted + HEADER_BYTES as u64 <= u64::from(end);
         let (placement, begins) = match stays {
@@ -73,22 +75,22 @@ impl State {
         self.ring.segment_at(open.seq()) + u64::from(begins)
     }
 
-    /// True if the next record goes to the next segment for the sake of a gap.
+    /// Returns true if the next record will leave the segment because of an offset.
     pub(crate) fn leaves_segment(&self) -> bool {
         self.placement == Some(Placement::NextSegment)
     }
 
-    /// How many writes wait to be taken.
+    /// Returns the number of writes that wait to be taken.
     pub(crate) fn jobs_waiting(&self) -> usize {
         self.flight.jobs_waiting()
     }
 
-    /// Forgets a gap that no record was opened for.
+    /// Discards a planned offset for which no record was opened.
     pub(crate) fn drop_plan(&mut self) {
         self.placement = None;
     }
 
-    /// Leaves the gap that was planned.
+    /// Leaves the planned offset.
     pub(super) fn place_next(&mut self) {
         match self.placement.take() {
             None => {}
@@ -103,12 +105,12 @@ impl State {
         }
     }
 
-    /// Ends the open segment with its summary. A no-op if none is open or it holds nothing.
+    /// Ends the open segment with its summary. Does nothing if no segment is open or the open segment has no records.
     pub(crate) fn seal(&mut self) {
         self.end_segment(FILL_BYTES);
     }
 
-    /// Ends the open segment, and fills what is left before its summary if that is at most `fill`.
+    /// Ends the open segment, and fills the space before its summary if this is at most `fill` bytes.
     fn end_segment(&mut self, fill: u32) {
         self.close_record();
         let Some(open) = self.open.take_if(|open| !open.records().is_empty()) else {
@@ -124,8 +126,8 @@ impl State {
         open.seal(ram, &end);
     }
 
-    /// Takes the job behind this one, if the two can be one write of at most `most` bytes: the end of a
-    /// segment, and the beginning of the next.
+    /// Takes the job after this one if both can be one write of at most `most` bytes: the end of a segment and the
+    /// beginning of the next one.
     pub(super) fn take_behind(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
         let ends = job.offset as usize + job.buf.len() == self.ring.segment_bytes as usize;
         let next = job.segment.next();

@@ -1,13 +1,13 @@
-//! Whether what is to be appended fits, now and without waiting.
+//! Check that an append fits now, without waiting.
 //!
-//! Asked before a write is composed, which then goes through in one piece. The answer may be no too
-//! often, but a yes must be true: bounds are rounded up.
+//! Callers check before they compose a write, which then must not fail. The check may wrongly return false, but true
+//! must be reliable: bounds are rounded up.
 
 use crate::format::{DATA_ENTRY_BYTES, RANGE_ENTRY_BYTES};
 use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
 
 impl State {
-    /// True if a write of `bytes` in at most `entries` pieces can be appended now without waiting.
+    /// Returns true if a write of `bytes` in at most `entries` entries can be appended now without waiting.
     pub(crate) fn has_room(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
         if self
             .open
@@ -26,13 +26,13 @@ impl State {
             })
     }
 
-    /// True if a write waits for the tail to move: whatever else it waits for comes by itself.
+    /// Returns true if a write must wait until the tail moves. All other reasons for waiting end by themselves.
     pub(crate) fn lacks_segments(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
         self.free_segments() < self.segments_for(bytes, entries) + reserved
     }
 
-    /// Segments that surely hold a write of `bytes` in `entries` pieces, half of each given up to
-    /// headers, padding and what does not fit its end.
+    /// Returns a number of segments that can certainly hold a write of `bytes` in `entries` entries. Assumes that half
+    /// of each segment is lost to headers, padding and unusable space at its end.
     fn segments_for(&self, bytes: u64, entries: u64) -> u64 {
         let half = u64::from(self.ring.segment_bytes) / 2;
         let overhead = entries * (DATA_ENTRY_BYTES + RANGE_ENTRY_BYTES) as u64;

@@ -1,4 +1,4 @@
-//! Between the policy that says where records go, and what is written when.
+//! Connection between the policy of rotational offsets and the writes of the log.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,24 +11,24 @@ use super::Inner;
 use crate::gaps::{Gaps, Opening, Policy, Written};
 use crate::state::State;
 
-/// What is known for the policy.
+/// Policy and the facts that it needs.
 pub(crate) struct Placing {
     policy: RefCell<Policy>,
-    /// The last write had the device to itself, and somebody waited for it.
+    /// True if the last write had the device to itself and a writer waited for it.
     alone: Cell<bool>,
-    /// Such a write is under way.
+    /// True if such a write is in flight.
     under_way: Cell<bool>,
-    /// A gap is wanted, so the superblock is to say that there may be some.
+    /// True if the policy wants an offset, so the superblock must record that offsets may exist.
     wanted: Cell<bool>,
     asked: Event,
 }
 
-/// A write under way, as it is told to the policy when it is done.
+/// A write in flight, as the policy will learn about it when it is done.
 pub(crate) struct Issued {
     at: u64,
     len: u64,
     when: Instant,
-    /// It had the device to itself and somebody waits for it; then, the number of the next job.
+    /// The number of the next job, if the write has the device to itself and a writer waits for it.
     alone: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Placing {
         }
     }
 
-    /// Returns when a gap is wanted for the first time, and the superblock does not say that there may be any.
+    /// Waits until the policy wants an offset for the first time while the superblock does not allow offsets.
     pub(super) async fn wanted(&self) {
         let wanted = || self.wanted.get().then_some(());
         self.asked.until(wanted).await;
@@ -57,8 +57,8 @@ impl Placing {
 }
 
 impl Inner {
-    /// Says where the record goes that is opened next, where that matters: behind a write for which somebody
-    /// waited, in a log that is written by nobody else.
+    /// Chooses the place of the next record if the place matters. It matters after a write for which a writer waited,
+    /// in a log without other writes.
     pub(super) fn place_next(&self, state: &mut State, soon: bool) {
         let placing = self.commit.watcher();
         let mut policy = placing.policy.borrow_mut();

@@ -1,70 +1,73 @@
-//! Gaps as they are left once it is known how the disk turns.
+//! Offsets on a disk whose rotation is known.
 
 use super::{Kind, Next, Placing, REST, Try};
 use crate::gaps::Opening;
 
-/// A gap must gain a fifth of what a write takes without one: it takes room of the log, which is then full sooner.
+/// Maximum duration of a write with an offset, relative to a write without one. Offsets must gain a fifth, since they
+/// consume log space, and the log fills up sooner.
 const WORTH: f64 = 0.8;
-/// Of so many records one has no gap, for comparison; and once it has gone well for long.
+/// One of this many records has no offset, for comparison. The second number applies after long success.
 const CONTROL: u32 = 64;
 const CONTROL_PROVEN: u32 = 512;
-/// Writes in a row that were done earlier than the head could be there, by what is known: then it is wrong.
+/// After this many writes in a row that were done before the head could arrive, the learnt values are wrong.
 const EARLY: u32 = 4;
-/// After so many records of a kind the first has no gap, so that they are compared with their like.
+/// In the first records of each kind, this interval applies instead of `CONTROL`: each kind needs its own comparison.
 const FIRST_CONTROL: u32 = 16;
-/// Records with a gap before they are compared, and after how many all went well.
+/// Records with an offset before the comparison, and the number of records that proves the gain.
 const JUDGED: u32 = 32;
 const PROVEN: u32 = 1024;
-/// After how many of one kind it is likely that they gain, so that those of the other alone are given up.
+/// Records after which a gain of one kind is likely. Then only the other kind stops if it gains nothing.
 const LIKELY: u32 = 8;
-/// What takes more turns than this was kept up by something else; unless so many do in a row.
+/// Longer delays, in rotations, were caused by other use of the disk. After `LATE` such delays in a row the policy
+/// stops instead of ignoring them.
 const OUTLIER: f64 = 1.5;
 const LATE: u32 = 8;
-/// Turns that a pause may have.
+/// Longest pause, in rotations.
 const TURNS_PAUSED: f64 = 8.0;
-/// The lead's share of a turn by which a miss raises it, and by which so many hits lower it. So it settles
-/// where one record in sixty or so misses: fewer would cost more in lead than they save in turns, and there are
-/// always some that no lead would save.
+/// Fractions of a rotation by which a miss raises the lead, and by which `PATIENCE` hits lower it. The lead settles
+/// where about one record in sixty misses. Fewer misses would cost more in lead than they save in rotations, and some
+/// misses occur with any lead.
 const RAISE: f64 = 1.0 / 32.0;
 const LOWER: f64 = 1.0 / 128.0;
 const PATIENCE: u32 = 16;
 
-/// What is known of a disk that turns, and how gaps do on it.
+/// Learnt properties of a rotating disk, and the gain of offsets on it.
 pub(super) struct Leading {
-    /// How long a turn takes, in seconds.
+    /// Duration of one rotation, in seconds.
     pub(super) turn: f64,
     /// Bytes that pass under the head in a second.
     rate: f64,
-    /// The lead at first, in seconds.
+    /// Initial lead, in seconds.
     lead: f64,
-    /// Records that wait for a flush, and those that are written at once.
+    /// Records that wait for a flush, and records that are written at once.
     ways: [Way; 2],
 }
 
-/// Records of one kind.
+/// Measurements of records of one kind.
 #[derive(Clone)]
 struct Way {
-    /// How long after a record was opened its write can begin, in seconds.
+    /// Time from opening a record until its write can begin, in seconds.
     lead: f64,
-    /// Hits since the lead was changed.
+    /// Hits since the last change of the lead.
     hits: u32,
-    /// What a write took lately without a gap, and with one, in seconds.
+    /// Recent duration of a write without an offset, in seconds; `gapped` is the duration with an offset.
     plain: f64,
-    /// Writes without a gap that it was learnt from; before the first it is what others took.
+    /// Writes without an offset that `plain` was learnt from. Before the first such write `plain` is the initial
+    /// estimate.
     controls: u32,
     gapped: f64,
     judged: u32,
     since_control: u32,
     early: u32,
     late: u32,
-    /// Records for which no gap is left, and for how many the next time that gaps gain nothing.
+    /// Records that will still get no offset; `rest` is their number the next time that offsets gain nothing.
     off: u32,
     rest: u32,
 }
 
 impl Leading {
-    /// Of a disk with such turns (in seconds) and so many bytes under the head in a second, with a first lead,
-    /// where writes without gaps take `plain` (both in seconds).
+    /// Creates the policy for a disk with rotations of `turn` and `rate` bytes a second under the head. The first lead
+    /// is `lead`, and writes without offsets take `plain` (all times in seconds).
     pub(super) fn new(turn: f64, rate: f64, lead: f64, plain: f64) -> Leading {
         Leading {
             turn,
@@ -74,8 +77,8 @@ impl Leading {
         }
     }
 
-    /// The gap in front of a record, in bytes, after a pause (in seconds) and so many bytes that were skipped
-    /// since the last write.
+    /// Returns the offset before a record, in bytes. `paused` is the time since the last write in seconds, and
+    /// `skipped` are the bytes skipped since that write.
     pub(super) fn gap(
         &mut self,
         opening: &Opening,
@@ -107,7 +110,7 @@ impl Leading {
         Some((Kind::Led { turns }, gap as u32))
     }
 
-    /// Learns from a record that was placed.
+    /// Learns from a placed record.
     pub(super) fn note(&mut self, seen: &Try, placing: &Placing) -> Option<Next> {
         let (turn, rate) = (self.turn, self.rate);
         let way = &mut self.ways[usize::from(placing.soon)];
@@ -118,10 +121,11 @@ impl Leading {
                 way.compare(seen, turn, rate);
                 return None;
             }
-            // Placed before the turn was known.
+            // The record was placed before the rotation was known.
             Kind::Tried => return None,
         };
-        // Turns lost beyond those of the pause. More than one, and it was not the gap: others use the disk.
+        // Rotations lost beyond those of the pause. A larger loss was not caused by the offset: other clients use the
+        // disk.
         let over = turned - turns;
         if over > OUTLIER {
             way.late += 1;
@@ -139,7 +143,7 @@ impl Leading {
             true => way.hit(turn),
             false => way.miss(turn),
         }
-        // What was lost are whole turns: what is left over is an error in what is known.
+        // A loss consists of whole rotations; the remainder is an error of the learnt values.
         let (whole, error) = (turns + over.round(), over - over.round());
         if error.abs() < 0.3 {
             match whole > 0.5 {
@@ -157,7 +161,7 @@ impl Leading {
         self.stop(placing.soon)
     }
 
-    /// Gaps gain nothing for records of one kind; unless they do for those of the other, that is the end of it.
+    /// Stops offsets for records of one kind. Returns `Rest` unless offsets gain for records of the other kind.
     fn stop(&mut self, soon: bool) -> Option<Next> {
         self.ways[usize::from(soon)].stop(self.lead);
         let others = &self.ways[usize::from(!soon)];
@@ -165,7 +169,7 @@ impl Leading {
         (!go_on).then_some(Next::Rest)
     }
 
-    /// True once it has gone well for long.
+    /// Returns true after a long time of success.
     pub(super) fn is_proven(&self) -> bool {
         self.ways.iter().any(|way| way.judged == PROVEN)
     }
@@ -188,8 +192,8 @@ impl Way {
         }
     }
 
-    /// Learns what a write takes without a gap. What takes far longer than a turn beside its own length was kept
-    /// up by something else.
+    /// Learns the duration of a write without an offset. A duration far above one rotation plus the transfer was caused
+    /// by other use of the disk.
     fn compare(&mut self, seen: &Try, turn: f64, rate: f64) {
         if seen.took > OUTLIER * turn + seen.len / rate {
             return;
@@ -201,7 +205,7 @@ impl Way {
         self.controls = self.controls.saturating_add(1);
     }
 
-    /// True if gaps gain enough, by what was seen so far.
+    /// Returns true if the measured gain of offsets is large enough.
     fn gains(&self) -> bool {
         self.gapped <= WORTH * self.plain
     }
@@ -219,7 +223,7 @@ impl Way {
         self.lead += turn * RAISE;
     }
 
-    /// Leaves no gaps for a while, and then begins again with `lead`.
+    /// Leaves no offsets for a while, and then starts again with `lead`.
     fn stop(&mut self, lead: f64) {
         *self = Way {
             off: self.rest,
