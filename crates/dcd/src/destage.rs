@@ -8,7 +8,7 @@
 //! (I2, I3):
 //! 1. only segments that are completely durable in the log are taken;
 //! 2. pending zeroes and discards are carried out on the data device, then data is written there; data that was
-//! overwritten meanwhile is skipped;
+//!    overwritten meanwhile is skipped;
 //! 3. the data device is flushed;
 //! 4. the log is flushed up to its newest record, so that every record that supersedes a skipped fragment is durable;
 //! 5. the superblock with the new tail becomes durable, in both copies;

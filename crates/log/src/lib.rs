@@ -6,14 +6,14 @@
 //!
 //! Guarantees to the layer:
 //! - **Order.** Recovery returns the records from the tail on in the order of appending, without omissions. It stops
-//! before the first record that is not whole (I1). Recovery returns a write that was appended as a group whole or not
-//! at all.
+//!   before the first record that is not whole (I1). Recovery returns a write that was appended as a group whole or not
+//!   at all.
 //! - **Durability.** When [`Log::flush`] returns, everything appended before the call survives any crash (I5). When
-//! [`Log::hand_over`] returns, the data survives a crash of the process.
+//!   [`Log::hand_over`] returns, the data survives a crash of the process.
 //! - **Reuse.** A segment is overwritten only after a tail that excludes it is durable in both superblocks. So either
-//! superblock alone is sufficient (I2, I3).
+//!   superblock alone is sufficient (I2, I3).
 //! - **Recovery is repeatable.** Until recovery has succeeded, it changes nothing that a recovery would use. Leftovers
-//! beyond the end are never recovered later (I4).
+//!   beyond the end are never recovered later (I4).
 //! - **Failure latches.** After a failed write or flush the log acknowledges nothing (I7).
 //!
 //! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (addresses), `state.rs` (state), `write.rs`

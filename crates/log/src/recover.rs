@@ -4,7 +4,7 @@
 //! 1. flush, so that the records found cannot be lost;
 //! 2. seal the last segment with a summary of its valid records, and wipe the leftovers beyond the end, there and
 //!    further
-//! on, so that no later recovery can find them; flush;
+//!    on, so that no later recovery can find them; flush;
 //! 3. write the superblock of the new epoch, which begins in the next segment.
 //!
 //! After a crash at any point, recovery finds the same chain (I4): step 2 changes nothing in the chain, and until step

@@ -3,15 +3,15 @@
 //! Scans are read-only, so `check` and recovery use the same code. The rules of trust are:
 //! - A summary is trusted for the records of its segment and their changes. For records up to the highest `stable`
 //!   value
-//! found anywhere, the scan reads nothing else: they were durable.
+//!   found anywhere, the scan reads nothing else: they were durable.
 //! - A later record is verified on the device, header and payload. The first record that fails ends the chain: a torn
-//! tail, which is normal.
+//!   tail, which is normal.
 //! - If the record at the end of the chain is not after the highest `stable` value, durable data is missing. This is
-//! damage, and the caller decides.
+//!   damage, and the caller decides.
 //! - If the device cannot read the place at the end of the chain, the tail is not torn either. The place may hold a
 //!   whole
-//! flushed record, readable at the next attempt. Continuing would make this end permanent. The same rule applies to
-//! later places that may prove the record durable: an unreadable place is no proof to the contrary.
+//!   flushed record, readable at the next attempt. Continuing would make this end permanent. The same rule applies to
+//!   later places that may prove the record durable: an unreadable place is no proof to the contrary.
 //!
 //! The `stable` value that covers a record may stand further on, but not far. The writer keeps at most
 //! [`UNSTABLE_SEGMENTS_MAX`] segments that are not known to be durable, and the scan looks that far ahead. It reads

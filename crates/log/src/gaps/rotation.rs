@@ -9,16 +9,16 @@
 //!
 //! 1. **Plain.** No offsets; the module only measures writes. If writes take less time than any rotating disk needs,
 //!    the
-//! module stays in this phase.
+//!    module stays in this phase.
 //! 2. **Trying.** Offsets of growing length, until writes are faster by a large part of their duration. The last length
-//! without a gain and the first length with a gain give the time of one rotation, and the bytes that pass under the
-//! head in that time. On a slow device that does not rotate, this phase ends with the longest offset. The module then
-//! pauses for longer and longer times.
+//!    without a gain and the first length with a gain give the time of one rotation, and the bytes that pass under the
+//!    head in that time. On a slow device that does not rotate, this phase ends with the longest offset. The module
+//!    then pauses for longer and longer times.
 //! 3. **Leading.** The offset covers the bytes that pass under the head from the end of the last write until now, and
 //!    for
-//! a *lead* after that: the time until a write can begin. The lead is also adjusted by trial: a miss costs a rotation
-//! and raises the lead, many hits lower it a little. Records that are written at once have a lead of their own, since
-//! other records wait until their writer requests a flush.
+//!    a *lead* after that: the time until a write can begin. The lead is also adjusted by trial: a miss costs a
+//!    rotation and raises the lead, many hits lower it a little. Records that are written at once have a lead of their
+//!    own, since other records wait until their writer requests a flush.
 //!
 //! Some records are written without an offset, to measure the gain of offsets instead of assuming it. If the gain is
 //! too small, the module returns to the first phase. Pauses of several rotations are counted in rotations, as long as
