@@ -1,7 +1,7 @@
 //! Measures a device through this crate: `rawbench [PATH] [SECONDS]`.
 //!
-//! Without a path it makes a file of 1 GiB in the current directory and removes it. What is on the
-//! path is overwritten. Absolute figures say little on a shared machine; the ratios do.
+//! Without a path it creates a file of 1 GiB in the current directory and removes it afterwards. Data at the path is
+//! overwritten. On a shared machine, absolute figures mean little, but the ratios are useful.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ const RUNS: [(&str, Load, usize); 14] = [
     ("FUA write 4 KiB, 8 writers", Load::FuaWrite, 8),
 ];
 
-/// What the writers of one run share.
+/// State shared by the writers of one run.
 struct Shared {
     device: Rc<dyn Device>,
     load: Load,
@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Where the next request goes: anywhere, or behind the last.
+    /// Returns the place of the next request: random, or directly after the last request.
     fn place(&self) -> u64 {
         let bytes = self.load.bytes() as u64;
         let places = self.device.geometry().len / bytes;
@@ -95,7 +95,7 @@ impl Shared {
             data.fill(0xA5);
             data.freeze()
         };
-        // No timer: one that is set costs every wait a little.
+        // No timer is set, because a timer makes every wait slightly more expensive.
         while self.rt.now() < self.end {
             let at = self.place();
             let write = |durability| self.device.write(at, data.clone(), durability);
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Requests a second, and processor time per request in microseconds.
+/// Returns the requests per second, and the processor time per request in microseconds.
 async fn measure(
     rt: &Rt,
     device: &Rc<dyn Device>,
@@ -146,7 +146,7 @@ async fn measure(
     Ok((done / elapsed.as_secs_f64(), cpu.as_secs_f64() * 1e6 / done))
 }
 
-/// Processor time this process has used so far.
+/// Returns the processor time that this process has used so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,4 +1,4 @@
-//! What a driver wants besides reads and writes: long commands, and memory that it shares.
+//! Access to drivers beside reads and writes: long commands, and shared memory.
 #![allow(
     unsafe_code,
     reason = "hands bytes to a driver that it may take for addresses; reads memory that a driver changes"
@@ -12,22 +12,21 @@ use std::ptr::NonNull;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Hands a command of up to eighty bytes to the driver behind `device` and waits for its answer, which
-/// is a number from 0 on. For what is done once: it makes a ring of its own, since those of executors
-/// have no room for so long a command (Linux 5.19).
+/// Sends a command of up to eighty bytes to the driver behind `device` and waits for its answer, a number from 0 on.
+/// Intended for rare commands: the call creates its own ring, because those of executors may lack entries for such long
+/// commands (Linux 5.19).
 ///
 /// # Errors
-/// What the driver answers; `EOPNOTSUPP` if it takes no commands.
+/// The driver's error; `EOPNOTSUPP` if the driver takes no commands.
 ///
 /// # Safety
-/// What memory the command names must be valid, for whatever the driver does with it, until this
-/// returns.
+/// The memory that the command names must be valid, for every use that the driver makes of it, until this returns.
 pub unsafe fn driver_command(device: impl AsFd, op: u32, bytes: [u8; 80]) -> io::Result<u32> {
     let mut ring: IoUring<squeue::Entry128, cqueue::Entry> = IoUring::builder().build(2)?;
     let device = types::Fd(device.as_fd().as_raw_fd());
     let entry = opcode::UringCmd80::new(device, op).cmd(bytes).build();
-    // SAFETY: the entry points to no memory. What the command names outlives this call by the caller's
-    // promise, and it is not left before the answer is there.
+    // SAFETY: the entry points to no memory. By the caller's guarantee, the memory that the command names outlives this
+    // call, and the call returns only after the driver's answer.
     let pushed = unsafe { ring.submission().push(&entry) };
     pushed.expect("a new ring has room");
     loop {
@@ -35,7 +34,7 @@ pub unsafe fn driver_command(device: impl AsFd, op: u32, bytes: [u8; 80]) -> io:
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => std::thread::yield_now(),
-            // Nothing was handed over: the entry is the only one there is.
+            // Nothing was submitted: the queue holds only this entry.
             Err(error) => return Err(error),
         }
         if let Some(answer) = ring.completion().next() {
@@ -47,17 +46,17 @@ pub unsafe fn driver_command(device: impl AsFd, op: u32, bytes: [u8; 80]) -> io:
     }
 }
 
-/// Memory that a driver fills and others only read.
+/// Memory that a driver fills and this process only reads.
 pub struct DriverMemory {
     at: NonNull<u8>,
     len: usize,
 }
 
 impl DriverMemory {
-    /// Maps `len` bytes, whole pages, from position `offset` of `device` on.
+    /// Maps `len` bytes, whole pages, from offset `offset` of `device` on.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Those of the driver.
     pub fn map(device: impl AsFd, offset: u64, len: usize) -> io::Result<DriverMemory> {
         let anywhere = std::ptr::null_mut();
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -67,15 +66,15 @@ impl DriverMemory {
         Ok(DriverMemory { at, len })
     }
 
-    /// The `N` bytes at `at`. They are whole if the driver has said that it is done with them.
+    /// Returns the `N` bytes at `at`. They are consistent if the driver has reported that it is done with them.
     ///
     /// # Panics
-    /// If they are not inside.
+    /// If the bytes are not inside the mapping.
     pub fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         let end = at.checked_add(N);
         assert!(end.is_some_and(|end| end <= self.len), "{N} bytes at {at}");
-        // SAFETY: within the mapping, which is readable for as long as this lives. What the driver may
-        // change meanwhile is read as it is, byte by byte.
+        // SAFETY: within the mapping, which is readable as long as `self` lives. Bytes that the driver may change at
+        // the same time are read individually, with whatever value they have.
         std::array::from_fn(|i| unsafe { self.at.as_ptr().add(at + i).read_volatile() })
     }
 }

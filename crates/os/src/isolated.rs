@@ -1,10 +1,10 @@
-//! Work that may wait for what this process serves.
+//! Work that may wait for storage that this process serves.
 //!
-//! Making a loop device flushes the file it is made of; clearing one writes back its page cache.
-//! Both are answered by the executor's thread, so they must happen on another. And that other thread
-//! must not keep `/dev/fuse` open: if the process is killed while it waits in the kernel, the
-//! connection would never close, the wait never end, and the process stay for ever. So the thread
-//! takes leave of the process's descriptors before it does anything.
+//! Creating a loop device flushes its backing file, and clearing a loop device writes back its page cache. The
+//! executor's thread answers both, so they must run on another thread. That thread must not keep `/dev/fuse` open: if
+//! the process were killed while the thread waits in the kernel, the connection would never close, the wait would never
+//! end, and the process could never exit. So the thread detaches from the process's descriptor table before any other
+//! work.
 #![allow(
     unsafe_code,
     reason = "one system call that no safe wrapper exists for"
@@ -23,14 +23,14 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-/// What comes of work that another thread does.
+/// Future result of work that another thread does.
 pub struct Outcome<T>(Arc<Mutex<State<T>>>);
 
 fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the result when dropped, so that whoever waits is woken even if the work panics.
+/// Sets the result when dropped, so that the waiting task is woken even if the work panics.
 pub struct Report<T> {
     to: Arc<Mutex<State<T>>>,
     result: io::Result<T>,
@@ -43,7 +43,7 @@ impl<T> Report<T> {
     }
 }
 
-/// What another thread fills, and what waits for it.
+/// Returns a connected pair: the report that another thread fills, and the outcome that a task waits for.
 pub fn promise<T>() -> (Report<T>, Outcome<T>) {
     let state = Arc::new(Mutex::new(State {
         result: None,
@@ -57,7 +57,7 @@ pub fn promise<T>() -> (Report<T>, Outcome<T>) {
 }
 
 impl<T> Report<T> {
-    /// False if nobody waits for it any more.
+    /// Returns false if the outcome has been dropped.
     pub fn is_awaited(&self) -> bool {
         Arc::strong_count(&self.to) > 1
     }
@@ -89,12 +89,12 @@ impl<T> Future for Outcome<T> {
     }
 }
 
-/// Runs `work` on a thread of its own, without any of the process's open descriptors but the
-/// standard three. Descriptors opened outside mean something else to it, or nothing: so it must use
-/// none, and nothing is logged from there (a log file's number may be the volume's by then).
+/// Runs `work` on its own thread, without any of the process's open descriptors but the standard three. Descriptor
+/// numbers from outside are invalid there or mean something else. So the work must not use any, and must not log (a log
+/// file's number may meanwhile be the volume's).
 ///
 /// # Errors
-/// If there is no thread to be had, or the work panicked.
+/// If no thread can be started, or the work panicked.
 pub async fn isolated<T, F>(work: F) -> io::Result<T>
 where
     T: Send + 'static,
@@ -106,8 +106,8 @@ where
         leave_descriptors()?;
         Ok(with_default(NoSubscriber::new(), work))
     })?;
-    // Waking the executor takes one of the process's descriptors, so another thread does that. It
-    // may keep `/dev/fuse` open: a wait for a thread ends at once when the process is killed.
+    // Waking the executor needs one of the process's descriptors, so another thread does it. That thread may keep
+    // `/dev/fuse` open: its wait for a thread ends immediately when the process is killed.
     thread().spawn(move || {
         if let Ok(result) = worker.join() {
             report.fill(result);
@@ -118,8 +118,8 @@ where
 
 fn leave_descriptors() -> io::Result<()> {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 1 << 1;
-    // SAFETY: takes numbers only. The flag gives this thread a table of its own first, so no
-    // descriptor that other code owns is closed; this thread owns none yet.
+    // SAFETY: takes numbers only. The flag first gives this thread its own descriptor table, so no descriptor that
+    // other code owns is closed. This thread owns none yet.
     let result = unsafe {
         libc::syscall(
             libc::SYS_close_range,

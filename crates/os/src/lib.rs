@@ -1,27 +1,24 @@
-//! The real world: disks, files, sockets and the clock, by io_uring.
+//! The operating system: disks, files, sockets and the clock, by io_uring.
 //!
-//! Everything above this crate is written against [`forebay_device::Device`] and
-//! [`forebay_rt::Driver`]; here they meet Linux. There is one [`Ring`] per executor thread. Every
-//! request that may wait (a read, a flush, an accept, a signal) is an entry on that ring, so the
-//! thread only ever waits in one place, [`Ring`]'s `turn`, and a batch of requests costs one
-//! system call.
+//! Everything above this crate is written against [`forebay_device::Device`] and [`forebay_rt::Driver`]; this crate
+//! implements both on Linux. Each executor thread has one [`Ring`]. Every request that may wait (a read, a flush, an
+//! accept, a signal) is an entry on that ring. So the thread waits in one place only, [`Ring`]'s `turn`, and a batch of
+//! requests costs one system call.
 //!
 //! Invariants:
-//! - The kernel may write to a request's memory until its completion is seen. So memory and file
-//!   descriptor of a request belong to the ring from submission to completion, whatever happens to
-//!   the future that waits for it.
-//! - The executor thread never blocks in a system call that does I/O once a device is open.
-//!   Opening, creating and identifying do block; they happen before service begins.
-//! - A device that somebody else writes to is not opened for writing: `O_EXCL` on block devices, a
-//!   lock on files, and a look at loop devices, whose backing files nothing else protects.
+//! - The kernel may write to a request's memory until its completion is seen. So memory and file descriptor of a
+//!   request belong to the ring from submission to completion, even if the future that waits for it is dropped.
+//! - The executor thread never blocks in a system call that does I/O once a device is open. Opening, creating and
+//!   identifying do block; they happen before service begins.
+//! - A device that another process writes to is not opened for writing. This is ensured by `O_EXCL` on block devices, a
+//!   lock on files, and a check for loop devices, whose backing files have no other protection.
 //!
-//! Drivers that are told what to do by commands ([`driver_command`], [`Ring::command`]) and share memory
-//! with who serves them ([`DriverMemory`]) are in `driver.rs`. FUSE's requests by io_uring are [`FuseEntries`] in
-//! `ring/fuse_entries.rs`; what waits for what this process serves does so in a thread that is [`isolated`].
+//! Drivers that take commands ([`driver_command`], [`Ring::command`]) and share memory ([`DriverMemory`]) are in
+//! `driver.rs`. FUSE requests by io_uring are [`FuseEntries`] in `ring/fuse_entries.rs`. Work that waits for storage
+//! that this process serves runs in a thread that is [`isolated`].
 //!
-//! Reading order: [`Ring`] in `ring/mod.rs`, what keeps memory alive in `ring/slot.rs`, the
-//! requests in `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in
-//! `storage/disk.rs`; then `net`.
+//! Reading order: [`Ring`] in `ring/mod.rs`, the ownership of request memory in `ring/slot.rs`, the requests in
+//! `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in `storage/disk.rs`; then `net`.
 
 mod driver;
 mod fuse;

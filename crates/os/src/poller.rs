@@ -1,18 +1,18 @@
-//! Waiting for descriptors that others read and write.
+//! Polling of descriptors that are read and written by other means.
 
 use std::io;
 use std::rc::Rc;
 
 use crate::{Fd, Ring};
 
-/// Waits for a descriptor to become ready, for those that are read and written by other means.
+/// Waits for a descriptor to become ready. Intended for descriptors that are read and written by other means.
 pub struct Poller {
     ring: Rc<Ring>,
     fd: Fd,
 }
 
 impl Poller {
-    /// Polls `fd` on `ring`.
+    /// Creates a poller of `fd` on `ring`.
     pub fn new(ring: &Rc<Ring>, fd: Fd) -> Poller {
         Poller {
             ring: Rc::clone(ring),
@@ -20,12 +20,12 @@ impl Poller {
         }
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub fn fd(&self) -> &Fd {
         &self.fd
     }
 
-    /// Waits until a read would not block: there is data, the end, or an error to be read.
+    /// Waits until a read would not block because data, the end, or an error can be read.
     ///
     /// # Errors
     /// If the descriptor cannot be polled.

@@ -1,41 +1,41 @@
-//! What a process that serves storage tells the kernel about itself.
+//! Process settings for serving storage: priorities in the kernel, timers, and memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Marks the calling thread, and those it starts later, as one that writeback depends on: the
-/// kernel then does not make it wait, while it allocates memory, for the very writes it serves.
+/// Marks the calling thread, and threads that it starts later, as a thread that writeback depends on. While such a
+/// thread allocates memory, the kernel does not make it wait for the writes that it serves.
 ///
-/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing, and service works. But under
-/// one memory limit (a cgroup of version 1) with those who write to what it serves it then can stall
-/// for good: seen on Linux 6.18, where a page of its own waited for the writing back of theirs.
+/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing, and service works. But if the process shares a
+/// memory limit (a cgroup of version 1) with the processes that write to its storage, it can then hang: on Linux 6.18,
+/// a page of its own waited for the writeback of theirs.
 pub fn io_flusher() {
     if let Err(error) = crate::sys::set_io_flusher() {
         tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; carrying on without");
     }
 }
 
-/// Has a file that would grow past the limit on the length of files (`RLIMIT_FSIZE`) be an error like any other. By
-/// default the kernel ends the process, for a line in its log.
+/// Makes a write that would grow a file past the limit on the length of files (`RLIMIT_FSIZE`) return a normal error.
+/// By default the kernel would end the process, even if only its log file reached the limit.
 pub fn outlive_file_limit() {
     if let Err(error) = crate::sys::ignore(libc::SIGXFSZ) {
         tracing::debug!(%error, "cannot ignore SIGXFSZ; carrying on without");
     }
 }
 
-/// Has the kernel wake the calling thread at its timers' very times. By default it may put them off by
-/// 50 µs, to wake less often; an emulated disk would be late by that.
+/// Makes the kernel wake the calling thread exactly at the time of its timers. By default the kernel may delay timers
+/// by 50 µs, to wake less often; an emulated disk would be late by that time.
 pub fn precise_timers() {
     if let Err(error) = crate::sys::set_timer_slack(1) {
         tracing::debug!(%error, "cannot set PR_SET_TIMERSLACK; carrying on without");
     }
 }
 
-/// Keeps the process in memory, what it has and what it will have, from when it is first used: it
-/// then never waits for a page to be read back, which might take a write to what it serves.
+/// Locks the present and future memory of the process, each page from its first use. So the process never waits for a
+/// page to be read back, which might take a write to the storage that it serves.
 ///
-/// Lifts the limit on that (`RLIMIT_MEMLOCK`), which does not hold for who has `CAP_IPC_LOCK`. Where a
-/// limit stays, nothing is locked: past it, the kernel would refuse any more memory at all. That is noted, and service works; it can in theory
-/// stall when memory is short.
+/// Lifts the limit on locked memory (`RLIMIT_MEMLOCK`), which does not apply with `CAP_IPC_LOCK`. If a limit remains,
+/// nothing is locked, because the kernel would refuse any memory past the limit. This is logged, and service works, but
+/// it can in theory stall when memory is short.
 pub fn hold_memory() {
     match crate::sys::mlockall() {
         Ok(true) => HELD.store(true, Ordering::Relaxed),
@@ -46,27 +46,27 @@ pub fn hold_memory() {
     }
 }
 
-/// Has the allocator give large blocks back to the system as soon as they are free. By itself it
-/// keeps them once one has been freed, between others that are in use.
+/// Makes the allocator return large blocks to the system as soon as they are freed. By default it keeps such blocks,
+/// between others that are in use, once a block of that size has been freed.
 pub fn give_memory_back() {
     if !crate::sys::set_mmap_threshold(LARGE_BYTES) {
         tracing::debug!("cannot set M_MMAP_THRESHOLD; freed memory may be kept");
     }
 }
 
-/// Blocks of this size and more, in bytes, are not kept: the largest buffers of requests. Smaller
-/// ones are used again soon, and mapping each anew would cost more than they hold.
+/// Minimum size in bytes of blocks that are returned immediately: the largest request buffers. Smaller blocks are soon
+/// reused, and mapping each anew would cost more than the memory is worth.
 const LARGE_BYTES: i32 = 1 << 20;
 
-/// Gives back to the system what the allocator keeps of blocks that are free, if that is more than
-/// `most` bytes: after a burst it is all that was in use at its height, but for large blocks
-/// ([`give_memory_back`]). Takes milliseconds, so it is for moments at which nothing is to be done.
+/// Returns free blocks that the allocator keeps to the system, if they exceed `most` bytes. After a burst the allocator
+/// keeps all memory that was in use at the peak, except for large blocks ([`give_memory_back`]). The call takes
+/// milliseconds, so it must be made while the process is idle.
 pub fn trim_memory(most: usize) {
     let free = crate::sys::free_in_heaps();
     if free <= most {
         return;
     }
-    // Locked memory is not given back. What is in use is locked again at once.
+    // Locked memory is not returned. Memory in use is locked again immediately afterwards.
     let held = HELD.load(Ordering::Relaxed);
     if held {
         crate::sys::munlockall();
@@ -81,10 +81,10 @@ pub fn trim_memory(most: usize) {
 /// True once [`hold_memory`] has locked the process's memory.
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// Keeps `bytes` in memory, so that using them never waits for a page to be read back. Returns
-/// whether it worked: the limit (`RLIMIT_MEMLOCK`) may be too low, which is noted and no failure.
+/// Locks `bytes` in memory, so that using them never waits for a page to be read back. Returns true on success. The
+/// limit (`RLIMIT_MEMLOCK`) may be too low, which is logged and is not an error.
 ///
-/// The lock lasts until the memory is given back to the system.
+/// The lock lasts until the memory is returned to the system.
 pub fn lock_memory(bytes: &[u8]) -> bool {
     let locked = crate::sys::mlock(bytes);
     if let Err(error) = &locked {

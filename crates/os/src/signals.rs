@@ -1,4 +1,4 @@
-//! Requests to stop, as events like any other.
+//! Requests to stop, as events on the ring.
 
 use std::io;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use crate::{Fd, Ring, sys};
 pub enum Signal {
     /// `SIGTERM`, from a service manager.
     Terminate,
-    /// `SIGINT`, from somebody at the keyboard.
+    /// `SIGINT`, from the keyboard.
     Interrupt,
 }
 
 const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
 
-/// `SIGTERM` and `SIGINT`, read from the ring instead of ending the process. When this is dropped
-/// they end the process again.
+/// `SIGTERM` and `SIGINT`, read from the ring instead of ending the process. When this is dropped, they end the process
+/// again.
 pub struct Signals {
     ring: Rc<Ring>,
     fd: Fd,
@@ -28,8 +28,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes over the signals. To be called before other threads are started: a thread started
-    /// earlier would still be ended by them, and the process with it.
+    /// Takes over the signals. Must be called before other threads are started: the signals would still end a thread
+    /// started earlier, and the process with it.
     ///
     /// # Errors
     /// If the system has no descriptor left.
@@ -42,8 +42,7 @@ impl Signals {
         })
     }
 
-    /// True if a signal waits to be taken. For those who have other things to wait for, and none of them
-    /// on the ring.
+    /// Returns true if a signal is pending. Intended for callers that wait for other events outside the ring.
     pub fn is_pending(&self) -> bool {
         let mut fds = [PollFd::new(&*self.fd, PollFlags::IN)];
         let at_once = Timespec {
@@ -56,7 +55,7 @@ impl Signals {
     /// Waits for the next signal.
     ///
     /// # Errors
-    /// If reading fails, which it does not on a healthy system.
+    /// If reading fails, which does not happen on a healthy system.
     pub async fn next(&self) -> io::Result<Signal> {
         let buf = BufMut::zeroed(sys::SIGNAL_REPORT_BYTES);
         let (report, n) = self.ring.read_fd(&self.fd, buf).await?;

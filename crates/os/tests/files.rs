@@ -92,7 +92,7 @@ fn a_file_that_became_longer_is_as_long_in_whole_blocks_when_it_is_looked_at_aga
             .await
             .unwrap();
         assert_eq!(read(&*device, end, 4096).await, vec![7; 4096]);
-        // A shorter one is told, and the device keeps the length that it had.
+        // A shorter length is reported, and the device keeps its previous length.
         backing.set_len(MIB).unwrap();
         assert_eq!(device.refresh_len().unwrap(), MIB);
         assert_eq!(device.geometry().len, 2 * MIB);
@@ -131,7 +131,7 @@ fn a_device_can_be_opened_again_as_soon_as_it_is_closed() {
             let device = open(&ring, &path);
             let data = filled(4096, 1);
             device.write(0, data, Durability::Flush).await.unwrap();
-            // Done by a thread of the kernel's, which must have let go of the file.
+            // The flush runs on a kernel thread, which must have released the file.
             device.flush().await.unwrap();
         }
     });
@@ -170,7 +170,7 @@ fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
         let device = open(&ring, &path);
         assert!(device.geometry().zeroes_by_unmapping);
         let release = |range| device.write_zeroes(range, Room::Release);
-        // Where nothing is, nothing is taken, however short and unaligned the range.
+        // Inside a hole nothing is allocated, even for a short and unaligned range.
         for range in [0..512, 1536..MIB + 512, 2 * MIB..4 * MIB] {
             release(range).await.unwrap();
         }
@@ -187,7 +187,7 @@ fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
         assert_eq!(read(&*device, MIB - 512, 512).await, vec![1; 512]);
         device.flush().await.unwrap();
         assert!(used() <= 16384, "{}", used());
-        // A user who wants to keep the room has it, on a filesystem that gives it out.
+        // With `Room::Keep` the space stays allocated, on a filesystem that supports it.
         device.write_zeroes(0..MIB, Room::Keep).await.unwrap();
         device.flush().await.unwrap();
         assert!(used() >= MIB, "{}", used());
@@ -263,7 +263,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the file is to hold; `None` where a discard left that open.
+/// Executes a step and updates the expected content; `None` where a discard left it undefined.
 async fn take(device: &dyn Device, model: &mut [Option<u8>], step: Step) {
     let bytes = |at: u64, n: u64| (at * 512) as usize..((at + n) * 512) as usize;
     match step {

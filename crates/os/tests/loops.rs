@@ -1,4 +1,4 @@
-//! Block devices, for which loop devices stand in. Needs root.
+//! Block devices, tested with loop devices. Needs root.
 
 mod common;
 
@@ -22,10 +22,11 @@ const READING: OpenOptions = OpenOptions {
     outlast_readers: false,
 };
 
-/// One device at a time: a program that another test starts has what this process holds open too, until it is itself.
+/// Only one device at a time: a program that another test starts inherits the open files of this process until it calls
+/// `exec`.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A loop device over a file; both go when the test ends, also if it fails.
+/// A loop device over a file; both are removed when the test ends, even if it fails.
 struct Loop {
     device: PathBuf,
     backing: PathBuf,
@@ -119,7 +120,7 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
                 [vec![7; 4096], vec![0; 4096]].concat()
             );
             assert_eq!(read(&*device, 2 * MIB, 4096).await, vec![7; 4096]);
-            // A loop device's discards punch holes, so here the content is known.
+            // Discards of a loop device punch holes, so the content is defined here.
             assert_eq!(read(&*device, 4 * MIB, 4096).await, vec![0; 4096]);
             assert_eq!(read(&*device, 8 * MIB, 4096).await, vec![8; 4096]);
             let mut odd = BufMut::zeroed(4096 + 1);

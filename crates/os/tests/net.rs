@@ -28,7 +28,7 @@ async fn recv_all(stream: &Stream) -> Vec<u8> {
     }
 }
 
-/// Sends a large payload each way at the same time, in one piece and in thousands.
+/// Sends a large payload in both directions at the same time, as one buffer and as thousands.
 async fn exchange(rt: Rt, ring: Rc<Ring>, listener: Listener, address: Address) {
     let payload = pattern(20 << 20);
     let accepting = rt.spawn(async move { listener.accept().await.unwrap() });
@@ -164,7 +164,7 @@ fn a_connection_taken_for_nobody_is_closed() {
         let client = Stream::connect_unix(&ring, &path).await.unwrap();
         let mut accept = Box::pin(listener.accept());
         assert!(futures_util::poll!(&mut accept).is_pending());
-        // It is queued ahead of its cancellation, so it takes the connection.
+        // The accept is queued before its cancellation, so it takes the connection.
         drop(accept);
         let end = client.recv(BufMut::zeroed(1));
         let (_, n) = rt

@@ -1,4 +1,4 @@
-//! What is not opened, and why; who a device is.
+//! Errors of opening a device, and the identity of devices.
 
 mod common;
 
@@ -22,15 +22,15 @@ const READING: OpenOptions = OpenOptions {
     outlast_readers: false,
 };
 
-/// Held while a process is started, and while it matters who has a file open: until it runs its program, a new
-/// process has all that this one has open, and locked.
+/// Held while a process is started, and while the users of a file matter. Until it calls `exec`, a new process holds
+/// all open files and locks of this process.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of opening `path`, which must name it.
+/// Returns the error of opening `path`, which must name the path.
 fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {
     let path = path.as_ref().to_owned();
     let named = path.display().to_string();
@@ -125,14 +125,14 @@ fn a_reader_that_leaves_at_any_moment_is_outlasted() {
     let _nobody_starts = starting();
     let dir = dir();
     let path = file(&dir, "a", 4096);
-    // Comes and leaves until it is told to end.
+    // Opens and closes the file until it must end.
     let ends = Arc::new(AtomicBool::new(false));
     let reader = std::thread::spawn({
         let (path, ends) = (path.clone(), ends.clone());
         move || {
             run(|_, ring| async move {
                 while !ends.load(Ordering::Relaxed) {
-                    // Refused while the writer has it.
+                    // Refused while the writer has it open.
                     let _ = forebay_os::open(&ring, &path, READING);
                 }
             });
@@ -158,7 +158,7 @@ fn a_file_that_must_not_be_written_is_refused_with_the_reason() {
         assert!(matches!(refused(&path, WRITING), OpenError::Denied { .. }));
         return;
     }
-    // Permissions do not hold the superuser back; the immutable flag does.
+    // Permissions do not restrict the superuser; the immutable flag does.
     let chattr = |flag: &str| {
         let _turn = starting();
         Command::new("chattr")
@@ -182,7 +182,7 @@ struct Mount(std::path::PathBuf);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: whoever looks through /proc holds files for a moment.
+        // Lazily: a process that reads /proc may hold files briefly.
         let _turn = starting();
         let status = Command::new("umount").arg("-l").arg(&self.0).status();
         assert!(

@@ -1,4 +1,4 @@
-//! What the process tells the kernel about itself.
+//! Process settings for the kernel.
 
 use forebay_os::{io_flusher, lock_memory};
 

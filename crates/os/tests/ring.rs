@@ -1,4 +1,4 @@
-//! The ring as a driver: time, wakes, and what becomes of requests nobody waits for any more.
+//! The ring as a driver: time, wakes, and requests whose future is dropped.
 #![allow(
     unsafe_code,
     reason = "commands to drivers may name memory; those here name none"
@@ -131,7 +131,7 @@ fn memory_of_a_dropped_read_is_not_used_again_before_the_kernel_is_done_with_it(
             let mut read = device.read(0, pool.take());
             assert!(futures_util::poll!(&mut read).is_pending());
             drop(read);
-            // Were it the same memory, the read would overwrite it.
+            // If the buffer used the same memory, the read would overwrite it.
             let mut other = pool.take();
             other.fill(1);
             rt.yield_now().await;
@@ -150,7 +150,7 @@ fn a_write_whose_future_is_dropped_still_holds_its_data() {
         assert!(futures_util::poll!(&mut write).is_pending());
         drop(write);
         device.flush().await.unwrap();
-        // The later write waits in the queue behind the dropped one.
+        // The later write is queued behind the dropped write.
         let after = device.write(65536, filled(512, 6), Durability::Fua);
         after.await.unwrap();
         let all = read(&*device, 0, 65536).await;
@@ -259,7 +259,7 @@ fn a_driver_answers_commands_and_a_file_without_one_refuses_them() {
     let (dev, file): (OwnedFd, OwnedFd) = (null().into(), plain().into());
     run(|_, ring| async move {
         let ask = async |fd: OwnedFd| {
-            // SAFETY: the null device does nothing with commands, and a file takes none.
+            // SAFETY: the null device ignores commands, and a file takes none.
             let command = unsafe { ring.command(&Rc::new(fd), OP, [0; 16]) };
             command.await.map_err(|error| error.raw_os_error())
         };

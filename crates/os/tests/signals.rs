@@ -1,4 +1,4 @@
-//! Signals. A file, and so a process, of its own: they concern every thread there is.
+//! Signals. A separate file, and so a separate process: signals affect every thread.
 
 mod common;
 
@@ -6,8 +6,8 @@ use common::run;
 use forebay_os::{Signal, Signals};
 use rustix::process::{Signal as Number, getpid, kill_process};
 
-/// In a process of one thread as the program is when it calls this; the test harness is not, so
-/// this is a program of its own.
+/// The process must have a single thread when it calls this. The test harness has several, so this is a separate
+/// program.
 fn main() {
     run(|rt, ring| async move {
         let signals = Signals::new(&ring).unwrap();

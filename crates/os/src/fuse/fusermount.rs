@@ -1,4 +1,4 @@
-//! `fusermount3`, which mounts for who is not root.
+//! `fusermount3`, which mounts for users other than root.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use rustix::net::{
 };
 
 const PROGRAM: &str = "fusermount3";
-/// Where the program finds the number of the socket that it is to send the descriptor to.
+/// Environment variable with the number of the socket on which the program sends the descriptor.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
-/// Mounts a new connection at `dir`, and gives it.
+/// Mounts a new connection at `dir`, and returns its descriptor.
 ///
 /// # Errors
-/// If there is no such program, or it refuses: with what it says.
+/// If the program is missing, or fails; the error contains its output.
 pub(super) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     let pair = socketpair(
         AddressFamily::UNIX,
@@ -46,10 +46,10 @@ pub(super) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     received?.ok_or_else(|| io::Error::other(format!("{PROGRAM} gave no connection")))
 }
 
-/// Unmounts what is at `dir`.
+/// Unmounts the filesystem at `dir`.
 ///
 /// # Errors
-/// If the program refuses; that it is in use is told as the system does.
+/// If the program fails. A busy filesystem is reported by the system's error number.
 pub(super) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new(PROGRAM);
     command.arg("-u");
@@ -62,7 +62,7 @@ pub(super) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if !output.status.success() && said.contains("busy") {
         return Err(rustix::io::Errno::BUSY.into());
     }
-    // Somebody else was faster.
+    // Another process has unmounted it.
     if said.contains("not found") || said.contains("not mounted") {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn succeeded(output: &Output) -> io::Result<()> {
     Err(io::Error::other(said.trim().to_owned()))
 }
 
-/// The descriptor that is sent on a socket; none if its other end is closed without.
+/// Receives the descriptor that is sent on a socket; `None` if the other end is closed before.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

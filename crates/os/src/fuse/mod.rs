@@ -1,4 +1,4 @@
-//! Mounting what is served by FUSE.
+//! Mounting of FUSE filesystems.
 
 mod fusermount;
 mod mount;

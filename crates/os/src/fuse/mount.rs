@@ -1,8 +1,8 @@
-//! Where a filesystem hangs.
+//! Mount point of a FUSE filesystem.
 //!
-//! Who is not root has `fusermount3` mount it, which is: it opens `/dev/fuse`, mounts it, and hands the descriptor over
-//! on a socket (libfuse's `mount_util`). It sees to it that the user may write to the directory, and that nobody
-//! becomes somebody else by what is there.
+//! For users other than root, the setuid program `fusermount3` mounts it: the program opens `/dev/fuse`, mounts the
+//! filesystem, and passes the descriptor on a socket (libfuse's `mount_util`). It checks that the user may write to the
+//! directory, and forces mount options that prevent a privilege escalation through the mounted files.
 
 use std::ffi::CString;
 use std::io;
@@ -19,23 +19,24 @@ use crate::{Mount, mounts};
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
 pub const FUSE_TYPE: &str = "fuse.forebay";
 
-/// Where a filesystem hangs, and how.
+/// Mount point of a filesystem, with its mount options.
 #[derive(Clone, Debug)]
 pub struct FuseMount {
     /// The directory.
     pub dir: PathBuf,
-    /// What the system shows as its source.
+    /// The source that the system shows.
     pub source: String,
-    /// What may be done there.
+    /// Mount flags.
     pub flags: MountFlags,
-    /// Others than who mounts it may use it.
+    /// True if users other than the mounting user may use the mount.
     pub for_all: bool,
-    /// The directory is made for it, and removed with it.
+    /// True if the directory is created for the mount, and removed with it.
     pub own_dir: bool,
 }
 
 impl FuseMount {
-    /// In a directory of its own, which is made for it and removed with it: for root alone, for data alone.
+    /// Returns a mount in a directory that is created for it and removed with it. Only root can use it, and only for
+    /// data.
     pub fn in_its_own(dir: PathBuf, source: &str) -> FuseMount {
         FuseMount {
             dir,
@@ -49,7 +50,7 @@ impl FuseMount {
         }
     }
 
-    /// In a directory that is there, for everybody.
+    /// Returns a mount in an existing directory, for all users.
     pub fn at(dir: PathBuf, source: &str) -> FuseMount {
         FuseMount {
             dir,
@@ -60,11 +61,12 @@ impl FuseMount {
         }
     }
 
-    /// Mounts a new connection there, and gives its descriptor, which does not block. The kernel's INIT waits in it
-    /// afterwards; whoever touches the filesystem before it is served waits for that.
+    /// Mounts a new connection there, and returns its descriptor, in non-blocking mode. The kernel's INIT is then
+    /// queued on the descriptor. Processes that access the filesystem before it is served block until then.
     ///
     /// # Errors
-    /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel; not root, and no `fusermount3`.
+    /// If `/dev/fuse` cannot be opened or mounted: the kernel lacks FUSE, or the user is not root and `fusermount3` is
+    /// missing.
     pub fn mount(&self) -> io::Result<OwnedFd> {
         if !rustix::process::geteuid().is_root() {
             let fd = fusermount::mount(&self.dir, &self.options_of_a_user())?;
@@ -130,16 +132,16 @@ impl FuseMount {
         Ok(())
     }
 
-    /// Changes what may be done there while it is mounted.
+    /// Changes the flags of the mount.
     ///
     /// # Errors
-    /// What the system says: nothing is mounted there, or files are open for writing that would come to be read only.
+    /// Those of the system: nothing is mounted there, or a mount with files open for writing would become read-only.
     pub fn remount(&self, flags: MountFlags) -> io::Result<()> {
         Ok(rustix::mount::mount_remount(&self.dir, flags, c"")?)
     }
 
-    /// Lets go of a mount of the same source in the same place whose server is gone. Who still has something open there
-    /// gets errors as before. True if there was one.
+    /// Unmounts a stale mount of the same source in the same place, whose server has ended. Processes with open files
+    /// there get errors as before. Returns true if a stale mount was found.
     ///
     /// # Errors
     /// If it cannot be unmounted.
@@ -150,7 +152,7 @@ impl FuseMount {
                 && mount.source == Path::new(&self.source)
         };
         let is_there = mounts()?.iter().any(ours);
-        // A dead connection says so at once; one that lives is not asked, since that could take for ever.
+        // A stale mount answers immediately. A working mount is not asked, since the answer could take forever.
         let is_dead = || matches!(rustix::fs::statfs(&self.dir), Err(Errno::NOTCONN));
         if !is_there || !is_dead() {
             return Ok(false);
@@ -159,30 +161,32 @@ impl FuseMount {
         Ok(true)
     }
 
-    /// The number of what is mounted there now, uppermost.
+    /// Returns the device number of the uppermost mount there now.
     pub fn device(&self) -> Option<(u32, u32)> {
         let mounts = mounts().unwrap_or_default();
         let there = mounts.iter().rev().find(|mount| mount.point == self.dir);
         there.map(|mount| mount.device)
     }
 
-    /// False if what has this number is not mounted there, even below another; true if that cannot be known.
+    /// Returns false if the filesystem with this device number is not mounted there, not even below another mount; true
+    /// if that is unknown.
     pub fn is_there(&self, device: Option<(u32, u32)>) -> bool {
         let known = mounts().ok().zip(device);
         let is_it = |mount: &Mount, device| mount.point == self.dir && mount.device == device;
         known.is_none_or(|(all, device)| all.iter().any(|mount| is_it(mount, device)))
     }
 
-    /// False if what has this number is mounted nowhere that we can see, as when somebody has unmounted it lazily.
+    /// Returns false if the filesystem with this device number is not mounted anywhere visible, for example after a
+    /// lazy unmount; true if that is unknown.
     pub fn is_anywhere(&self, device: Option<(u32, u32)>) -> bool {
         let known = mounts().ok().zip(device);
         known.is_none_or(|(all, device)| all.iter().any(|mount| mount.device == device))
     }
 
-    /// Unmounts it. `lazy` detaches it even if it is in use.
+    /// Unmounts the filesystem. `lazy` detaches it even if it is in use.
     ///
     /// # Errors
-    /// What the system says, of which "busy" is that somebody uses it.
+    /// Those of the system; "busy" means that a process uses it.
     pub fn unmount(&self, lazy: bool) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return fusermount::unmount(&self.dir, lazy);
@@ -193,13 +197,13 @@ impl FuseMount {
             UnmountFlags::NOFOLLOW
         };
         match rustix::mount::unmount(&self.dir, flags) {
-            // Not mounted any more: somebody else was faster.
+            // Another process has unmounted it.
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => self.remove_dir(),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes the directory if it was made for it.
+    /// Removes the directory if it was created for the mount.
     ///
     /// # Errors
     /// If it cannot be removed.

@@ -1,4 +1,4 @@
-//! Where a socket is.
+//! Socket addresses.
 
 use std::fmt;
 use std::io;
@@ -6,23 +6,22 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A place to listen at or connect to. Read and printed as `unix:/run/forebay.sock` or
-/// `localhost:10809`.
+/// An address to listen at or connect to. Parsed and printed as `unix:/run/forebay.sock` or `localhost:10809`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// A unix socket's path.
+    /// The path of a unix socket.
     Unix(PathBuf),
     /// A host (name or number; IPv6 in brackets) and a port.
     Tcp(String),
 }
 
-/// Why a text is not an address.
+/// Error: the text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not an address (write for example unix:/run/forebay.sock or localhost:10809)")]
 pub struct ParseAddressError(String);
 
 impl Address {
-    /// The numeric addresses of a TCP address. Asks the name service, and may block for it.
+    /// Resolves a TCP address to numeric addresses. Queries the name service, and may block.
     ///
     /// # Errors
     /// If the host is unknown.

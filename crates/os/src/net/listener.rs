@@ -1,4 +1,4 @@
-//! Waiting for connections.
+//! Listening sockets.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,13 @@ use super::stream::make_blocking;
 use super::{Address, Stream};
 use crate::{Fd, Ring};
 
-/// How long to wait for an address that is in use. After a process is killed, the requests that it
-/// had under way keep its sockets listening until the kernel is done with them; they cannot be told
-/// from a living process's, but for that they go away.
+/// Longest wait for an address that is in use. After a process is killed, its requests in progress keep its sockets
+/// listening until the kernel has finished them. Such sockets cannot be distinguished from those of a running process,
+/// except that they disappear.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Tries `bind` until the address is free, for a while.
+/// Retries `bind` until the address is free, up to a time limit.
 fn patiently<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let until = Instant::now() + IN_USE_MAX;
     loop {
@@ -33,11 +33,11 @@ fn patiently<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// A socket that others connect to.
+/// A listening socket.
 pub struct Listener {
     ring: Rc<Ring>,
     fd: Fd,
-    /// The socket file we made, with its device and inode numbers.
+    /// The socket file that this listener created, with its device and inode numbers.
     made: Option<(PathBuf, u64, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Listener {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// As [`Listener::unix`] and [`Listener::tcp`] do.
+    /// Those of [`Listener::unix`] and [`Listener::tcp`].
     pub fn bind(ring: &Rc<Ring>, address: &Address) -> io::Result<Listener> {
         match address {
             Address::Unix(path) => Listener::unix(ring, path),
@@ -53,11 +53,11 @@ impl Listener {
         }
     }
 
-    /// Listens on a unix socket at `path`. A socket file that nobody answers on, left by a process
-    /// that ended abruptly, is replaced. The file is removed when the listener is dropped.
+    /// Listens on a unix socket at `path`. A socket file without a listener, left by a process that ended abruptly, is
+    /// replaced. The file is removed when the listener is dropped.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody goes on answering there, or the path is something other than a socket.
+    /// `AddrInUse` if another process keeps listening there, or the path is not a socket.
     pub fn unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Listener> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -75,20 +75,20 @@ impl Listener {
         })
     }
 
-    /// Listens on the first of `addresses` that can be had. Port 0 takes a free one; see
+    /// Listens on the first of `addresses` that is available. Port 0 selects a free port; see
     /// [`Listener::local_address`].
     ///
     /// # Errors
-    /// What `bind(2)` says of the last of them.
+    /// The error of `bind(2)` for the last address.
     pub fn tcp(ring: &Rc<Ring>, addresses: &[SocketAddr]) -> io::Result<Listener> {
         let listener = patiently(|| TcpListener::bind(addresses))?;
         Listener::from_fd(ring, listener.into())
     }
 
-    /// Takes over a listening socket, for example one a service manager passed on.
+    /// Takes over a listening socket, for example from a service manager.
     ///
     /// # Errors
-    /// If it is no descriptor that can be waited on.
+    /// If the descriptor cannot be waited on.
     pub fn from_fd(ring: &Rc<Ring>, fd: OwnedFd) -> io::Result<Listener> {
         make_blocking(&fd)?;
         Ok(Listener {
@@ -98,7 +98,7 @@ impl Listener {
         })
     }
 
-    /// Where a TCP listener listens; `None` for a unix one.
+    /// Returns the address of a TCP listener; `None` for a unix socket.
     pub fn local_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&*self.fd).ok()?;
         SocketAddr::try_from(address).ok()
@@ -107,11 +107,11 @@ impl Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// If the process has no descriptor left (`EMFILE`): close some or wait before trying again.
+    /// If the process has no descriptor left (`EMFILE`): the caller must close some or wait before it tries again.
     pub async fn accept(&self) -> io::Result<Stream> {
         loop {
             match self.ring.accept(&self.fd).await {
-                // That one gave up while it waited; the next may not.
+                // The client closed this connection while it was queued; the next connection may be good.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 result => return Stream::from_fd(&self.ring, result?),
             }
@@ -124,7 +124,7 @@ impl Drop for Listener {
         let Some((path, dev, ino)) = &self.made else {
             return;
         };
-        // Only if it is still ours: another may have taken the place.
+        // Only if the file is still the one created here: another process may have replaced it.
         let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (*dev, *ino));
         if ours && let Err(error) = fs::remove_file(path) {
             tracing::debug!(%error, path = %path.display(), "cannot remove the socket file");
@@ -148,7 +148,7 @@ fn refuse_what_is_no_socket(path: &Path) -> io::Result<()> {
 fn remove_stale(path: &Path) -> io::Result<()> {
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // Its owner removed it meanwhile.
+        // The owner removed it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(in_use(
             path,

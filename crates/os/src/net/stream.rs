@@ -14,22 +14,22 @@ use super::Address;
 use crate::ring::Message;
 use crate::{Fd, Ring};
 
-/// Socket buffer of a unix socket in bytes, each way. The system's default holds less than one
-/// large request, and then each of them takes several rounds between the two processes. (TCP sizes
-/// its buffers by itself, and better than a constant would.)
+/// Buffer of a unix socket in bytes, for each direction. The system's default holds less than one large request, so
+/// each request would take several rounds between the two processes. (TCP adjusts its buffers itself, and better than a
+/// constant would.)
 const UNIX_BUFFER_BYTES: usize = 4 << 20;
 
-/// A connected socket. Receiving and sending may go on at the same time, but only one of each.
+/// A connected socket. One receive and one send may be in progress at the same time.
 pub struct Stream {
     ring: Rc<Ring>,
     fd: Fd,
 }
 
 impl Stream {
-    /// Takes over a connected socket and sets it up: no delay for TCP, large buffers for unix.
+    /// Takes over a connected socket and configures it: no delay for TCP, large buffers for unix.
     ///
     /// # Errors
-    /// If it is not a socket.
+    /// If the descriptor is not a socket.
     pub fn from_fd(ring: &Rc<Ring>, fd: OwnedFd) -> io::Result<Stream> {
         make_blocking(&fd)?;
         if sockopt::socket_domain(&fd)? == AddressFamily::UNIX {
@@ -43,7 +43,7 @@ impl Stream {
         })
     }
 
-    /// Two unix sockets connected to each other.
+    /// Creates two unix sockets that are connected to each other.
     ///
     /// # Errors
     /// If the process has no descriptors left.
@@ -55,10 +55,10 @@ impl Stream {
         ))
     }
 
-    /// Connects to `address`; of several that a host name stands for, to the first that answers.
+    /// Connects to `address`. If a host name has several addresses, connects to the first that answers.
     ///
     /// # Errors
-    /// What `connect(2)` says of the last that was tried, or that the name is unknown.
+    /// The error of `connect(2)` for the last address, or that the name is unknown.
     pub async fn connect(ring: &Rc<Ring>, address: &Address) -> io::Result<Stream> {
         let host_and_port = match address {
             Address::Unix(path) => return Stream::connect_unix(ring, path).await,
@@ -77,7 +77,7 @@ impl Stream {
     /// Connects to the unix socket at `path`.
     ///
     /// # Errors
-    /// What `connect(2)` says.
+    /// Those of `connect(2)`.
     pub async fn connect_unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Stream> {
         let address = SocketAddrUnix::new(path)?;
         Stream::connect_any(ring, AddressFamily::UNIX, address.into()).await
@@ -86,7 +86,7 @@ impl Stream {
     /// Connects by TCP.
     ///
     /// # Errors
-    /// What `connect(2)` says.
+    /// Those of `connect(2)`.
     pub async fn connect_tcp(ring: &Rc<Ring>, address: SocketAddr) -> io::Result<Stream> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -108,11 +108,11 @@ impl Stream {
         Stream::from_fd(ring, fd)
     }
 
-    /// Receives once, up to the whole of `buf`, and gives it back with how much came: 0 if the peer
-    /// has sent its last. If the future is dropped, bytes may be lost.
+    /// Receives once, up to the whole of `buf`, and returns the buffer with the number of received bytes: 0 if the peer
+    /// has finished sending. If the future is dropped, bytes may be lost.
     ///
     /// # Errors
-    /// What `recv(2)` says, for example that the peer is gone.
+    /// Those of `recv(2)`, for example that the peer is gone.
     pub async fn recv(&self, buf: BufMut) -> io::Result<(BufMut, usize)> {
         let (result, buf) = self.ring.recv(&self.fd, buf).await;
         Ok((buf, result? as usize))
@@ -121,7 +121,7 @@ impl Stream {
     /// Sends all of `buf`.
     ///
     /// # Errors
-    /// What `send(2)` says; some of it may have been sent then.
+    /// Those of `send(2)`; a part may have been sent then.
     pub async fn send(&self, mut buf: Buf) -> io::Result<()> {
         let mut sent = 0;
         while sent < buf.len() {
@@ -132,7 +132,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends all of `bufs`, in order, without gathering them in one place.
+    /// Sends all of `bufs`, in order, without copying them together.
     ///
     /// # Errors
     /// As for [`Stream::send`].
@@ -146,10 +146,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends one or both directions. A receive that waits here, or at the peer, then sees the end.
+    /// Shuts down one or both directions. A waiting receive, here or at the peer, then sees the end.
     ///
     /// # Errors
-    /// If the connection is gone already.
+    /// If the connection is already gone.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => rustix::net::Shutdown::Read,
@@ -159,13 +159,13 @@ impl Stream {
         Ok(rustix::net::shutdown(&*self.fd, how)?)
     }
 
-    /// The socket, for what is not covered here.
+    /// Returns the socket, for operations that this type lacks.
     pub fn fd(&self) -> &Fd {
         &self.fd
     }
 }
 
-/// A send that takes nothing would be tried for ever.
+/// Fails on a send of 0 bytes, which would otherwise be retried forever.
 fn some(sent: u32) -> io::Result<usize> {
     match sent {
         0 => Err(io::ErrorKind::WriteZero.into()),
@@ -173,7 +173,7 @@ fn some(sent: u32) -> io::Result<usize> {
     }
 }
 
-/// The ring waits by itself; a descriptor in non-blocking mode would make it answer `EAGAIN`.
+/// The ring waits by itself; for a descriptor in non-blocking mode it would return `EAGAIN`.
 pub(super) fn make_blocking(fd: &OwnedFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     if flags.contains(OFlags::NONBLOCK) {
@@ -182,7 +182,7 @@ pub(super) fn make_blocking(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The privileged way if we may, else as much as the system allows (`net.core.wmem_max`).
+/// Sets the size by the privileged option if permitted, else up to the system's limit (`net.core.wmem_max`).
 fn enlarge_buffers(fd: &OwnedFd) -> io::Result<()> {
     if sockopt::set_socket_send_buffer_size_force(fd, UNIX_BUFFER_BYTES).is_err() {
         sockopt::set_socket_send_buffer_size(fd, UNIX_BUFFER_BYTES)?;

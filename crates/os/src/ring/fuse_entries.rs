@@ -1,12 +1,13 @@
-//! FUSE over io_uring: entries that the kernel puts requests into, and that carry the answers back (Linux 6.14;
+//! FUSE over io_uring: entries that the kernel fills with requests, and that carry the answers back (Linux 6.14;
 //! `linux/fuse.h`: `fuse_uring_req_header`, `fuse_uring_cmd_req`; the kernel's documentation: `fuse-io-uring`).
 //!
-//! Each entry has a header and a payload in memory of ours. It goes back and forth: a command registers it with a queue, which
-//! completes when there is a request in it; the command that commits the answer fetches the next request as well. So one
-//! system call brings many answers and takes many requests, where `/dev/fuse` takes one for each of both.
+//! Each entry has a header and a payload in memory of this process. It alternates between the kernel and this process.
+//! A command registers the entry with a queue, and completes when the entry contains a request. The command that
+//! commits the answer also fetches the next request. So one system call submits many answers and receives many
+//! requests, where `/dev/fuse` needs a call for each answer and each request.
 //!
-//! Invariant, on which the unsafe code here rests: an entry's memory is the kernel's from its command to the completion, and
-//! its [`FuseEntry`]'s otherwise, of which there is one.
+//! Invariant, on which the unsafe code here depends: an entry's memory belongs to the kernel from the command to its
+//! completion. Otherwise it belongs to the entry's only [`FuseEntry`].
 #![allow(
     unsafe_code,
     reason = "memory that a driver fills, by turns with us; see the invariant above"
@@ -30,14 +31,14 @@ use super::{Fd, Ring};
 /// Bytes of a request's own header, `fuse_in_header`, and of an answer's, `fuse_out_header`.
 const IN_HEADER: usize = 40;
 const OUT_HEADER: usize = 16;
-/// Room for the part of a request that is particular to what is asked; where it is.
+/// Size and offset of the part of a request that depends on its opcode.
 const OP_BYTES: usize = 128;
 const OP_AT: usize = 128;
-/// Where `fuse_uring_ent_in_out` is: flags, the number to commit by, how long the payload is.
+/// Offset of `fuse_uring_ent_in_out`: flags, the id for the commit, the length of the payload.
 const COMMIT_AT: usize = 256 + 8;
 const PAYLOAD_AT: usize = 256 + 16;
 const HEADER: usize = 288;
-/// From header to header, so that they share no line of the cache.
+/// Distance between headers, so that they share no cache line.
 const HEADERS_APART: usize = 320;
 
 const REGISTER: u32 = 1;
@@ -48,24 +49,24 @@ pub struct FuseEntries {
     ring: Rc<Ring>,
     fd: Fd,
     reports: Rc<Reports>,
-    /// Entries of each queue.
+    /// Number of entries of each queue.
     of_each: usize,
     payload: usize,
 }
 
-/// An entry that is ours: with a request that is to be answered.
+/// An entry that belongs to this process: it contains a request that must be answered.
 pub struct FuseEntry {
     entries: Rc<FuseEntries>,
     index: usize,
 }
 
 impl FuseEntries {
-    /// Registers `of_each` entries with each of `queues` queues (one for each processor that there may be) of the connection
-    /// `fd`, each with a payload of up to so many bytes, a multiple of the page size. Whether the kernel takes them is said
-    /// when they [come](FuseEntries::next).
+    /// Registers `of_each` entries with each of `queues` queues (one for each possible processor) of the connection
+    /// `fd`. Each entry has a payload of up to `payload` bytes, a multiple of the page size. The kernel's acceptance is
+    /// reported when the entries [complete](FuseEntries::next).
     ///
     /// # Errors
-    /// If there is no memory, or the ring has no room for such commands.
+    /// If memory is short, or the ring lacks long entries for such commands.
     pub fn register(
         ring: &Rc<Ring>,
         fd: &Fd,
@@ -107,15 +108,16 @@ impl FuseEntries {
         Ok(entries)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.reports.places.len()
     }
 
-    /// The next entry that has a request.
+    /// Waits for the next entry with a request.
     ///
     /// # Errors
-    /// An error says that one of the entries will have none any more: the connection ended, or the kernel would not take it.
+    /// An error means that one of the entries will receive no more requests: the connection ended, or the kernel
+    /// refused the entry.
     pub async fn next(self: &Rc<Self>) -> io::Result<FuseEntry> {
         let (index, result) = poll_fn(|context| {
             let mut told = self.reports.told.borrow_mut();
@@ -137,14 +139,15 @@ impl FuseEntries {
         Ok(FuseEntry { entries, index })
     }
 
-    /// Hands an entry to the kernel.
+    /// Passes an entry to the kernel.
     fn give(&self, index: usize, op: u32, commit: u64) {
         let place = &self.reports.places[index];
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&commit.to_ne_bytes());
         let queue = (index / self.of_each) as u16;
         command[16..18].copy_from_slice(&queue.to_ne_bytes());
-        // Where the pieces are, and how many (`with_len`). The kernel looks at that when the entry is registered, and keeps it.
+        // Address and number of the fragments (`with_len`). The kernel reads them when the entry is registered, and
+        // keeps them.
         let at = place.as_ptr() as u64;
         let entry = opcode::UringCmd80::new(types::Fd(self.fd.as_raw_fd()), op)
             .cmd(command)
@@ -158,8 +161,8 @@ impl FuseEntries {
             stays: true,
         });
         let entry = with_len(entry, place.len() as u32).user_data(key as u64);
-        // SAFETY: the memory belongs to the reports, which the slot holds until the completion is seen; nobody else uses it,
-        // by the invariant.
+        // SAFETY: the memory belongs to the reports, which the slot holds until the completion is seen. By the
+        // invariant, nothing else uses it.
         unsafe { queues.push(Entry::Long(entry)) };
     }
 
@@ -169,11 +172,10 @@ impl FuseEntries {
     }
 }
 
-/// The entry with `len` as its length, which `io_uring`'s commands have no name for.
+/// Returns the entry with `len` as its length, for which `io_uring`'s commands have no setter.
 fn with_len(mut entry: io_uring::squeue::Entry128, len: u32) -> io_uring::squeue::Entry128 {
     const LEN_AT: usize = 24;
-    // SAFETY: the entry is `io_uring_sqe`, plain data, of which the length is the 32 bits at this place
-    // (`linux/io_uring.h`).
+    // SAFETY: the entry is `io_uring_sqe`, plain data, whose length is the 32 bits at this offset (`linux/io_uring.h`).
     unsafe {
         let at = (&raw mut entry).cast::<u8>().add(LEN_AT).cast::<u32>();
         at.write_unaligned(len);
@@ -181,20 +183,20 @@ fn with_len(mut entry: io_uring::squeue::Entry128, len: u32) -> io_uring::squeue
     entry
 }
 
-/// A request as it lies in an entry.
+/// A request in an entry.
 #[derive(Clone, Copy)]
 pub struct FuseRequest<'a> {
-    /// The header that all have.
+    /// The header that all requests have.
     pub header: &'a [u8; IN_HEADER],
-    /// What is particular to what is asked, of a fixed length.
+    /// The part that depends on the opcode, of a fixed length.
     pub op: &'a [u8],
-    /// What follows: names, data.
+    /// The rest: names, data.
     pub payload: &'a [u8],
 }
 
 impl FuseEntry {
     fn header(&self) -> &[u8; HEADER] {
-        // SAFETY: inside the mapping, and ours by the invariant; there is no other reference while this is borrowed.
+        // SAFETY: inside the mapping, and ours by the invariant; no other reference exists while this is borrowed.
         unsafe { self.entries.memory(self.index, 0).cast().as_ref() }
     }
 
@@ -205,7 +207,7 @@ impl FuseEntry {
 
     fn payload(&self) -> &[u8] {
         let at = self.entries.memory(self.index, 1);
-        // SAFETY: so long is each payload; else as above.
+        // SAFETY: each payload has this length; otherwise as above.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), self.entries.payload) }
     }
 
@@ -220,7 +222,7 @@ impl FuseEntry {
         std::array::from_fn(|i| header[at + i])
     }
 
-    /// What is asked. Lengths that the kernel would not send are cut to what is there.
+    /// Returns the request. Lengths beyond the entry's memory, which the kernel would not send, are cut.
     pub fn request(&self) -> FuseRequest<'_> {
         let payload = u32::from_ne_bytes(self.number(PAYLOAD_AT)) as usize;
         let payload = payload.min(self.entries.payload);
@@ -234,10 +236,10 @@ impl FuseEntry {
         }
     }
 
-    /// Answers, and has the kernel put the next request into the entry when there is one.
+    /// Answers the request, and lets the kernel put the next request into the entry.
     ///
     /// # Panics
-    /// If the payload is longer than what the entry was registered with.
+    /// If the payload is longer than the payload that the entry was registered with.
     pub fn answer(mut self, header: &[u8; OUT_HEADER], payload: &[u8]) {
         let commit = u64::from_ne_bytes(self.number(COMMIT_AT));
         self.payload_mut()[..payload.len()].copy_from_slice(payload);
@@ -261,7 +263,7 @@ mod tests {
         let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
         let zero: Fd = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());
         executor.block_on(async move {
-            // More than the queue has room for at a time.
+            // More entries than fit into the queue at a time.
             let entries = FuseEntries::register(&ring, &zero, 5, 4, 4096);
             let entries = match entries {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => return,

@@ -1,12 +1,11 @@
-//! The ring: where the executor's thread hands work to the kernel and waits for it.
+//! The ring: the executor's thread submits work to the kernel here and waits for it.
 //!
-//! Requests are pushed to the submission queue as tasks make them and handed over in one system
-//! call when the executor has nothing else to do ([`Driver::turn`]), or when the queue is full.
-//! That same call waits for the next completion.
+//! Tasks push requests to the submission queue. One system call submits all of them when the executor has nothing else
+//! to do ([`Driver::turn`]), or when the queue is full. That same call waits for the next completion.
 //!
-//! The ring is used by the thread that made it and no other (it is not `Send`), which lets the
-//! kernel leave out its own locking (`SINGLE_ISSUER`) and run completion work only while this
-//! thread is in a waiting call (`DEFER_TASKRUN`), not by interrupting it.
+//! Only the thread that created the ring uses it (it is not `Send`). So the kernel can omit its own locking
+//! (`SINGLE_ISSUER`) and run completion work only while this thread is in a waiting call (`DEFER_TASKRUN`), without
+//! interrupting it.
 #![allow(
     unsafe_code,
     reason = "pushes entries whose memory the kernel uses; see `Ring::start`"
@@ -47,23 +46,22 @@ use self::unpark::Doorbell;
 /// A file descriptor that a request can keep open until it completes.
 pub type Fd = Rc<OwnedFd>;
 
-/// Completions nobody waits for: those of cancellations.
+/// Key of completions that are ignored: those of cancellations.
 const KEY_IGNORED: u64 = u64::MAX;
-/// The completion of the read on the doorbell.
+/// Key of the read on the doorbell.
 const KEY_DOORBELL: u64 = u64::MAX - 1;
 
-/// Disk requests are handed over when this many are queued, also if there are tasks yet to run. A
-/// disk that gets its requests a few at a time is kept busier than by one large batch when all
-/// completions are dealt with: a quarter more requests a second at depth 32, for the same processor
-/// time. For sockets there is no such gain.
+/// Number of queued disk requests at which they are submitted even if other tasks can still run. A disk that gets its
+/// requests a few at a time is kept busier than by one large batch after all completions are processed: a quarter more
+/// requests per second at depth 32, for the same processor time. Sockets show no such gain.
 const DISK_BATCH: usize = 8;
 
-/// How long a ring that is dropped waits for what the kernel still has. Past that the memory of
-/// those requests is leaked: the kernel may yet write to it.
+/// Time that a dropped ring waits for requests that the kernel still has. After that, the memory of those requests is
+/// leaked, because the kernel may still write to it.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The io_uring of one executor, which is also its clock. Share it as `Rc<Ring>`: with the executor
-/// as its driver, and with everything that makes requests.
+/// The io_uring of one executor, which is also its clock. It is shared as `Rc<Ring>`: with the executor as its driver,
+/// and with everything that makes requests.
 pub struct Ring {
     queues: RefCell<Queues>,
     doorbell: Arc<Doorbell>,
@@ -73,21 +71,21 @@ pub struct Ring {
 struct Queues {
     uring: Queue,
     slots: Slab<Slot>,
-    /// Entries that found the submission queue full and the kernel unwilling.
+    /// Entries for which the submission queue was full and could not be submitted.
     backlog: VecDeque<Entry>,
-    /// Entries pushed whose completion has not been seen.
+    /// Number of pushed entries whose completion has not been seen.
     in_flight: usize,
-    /// Tasks to wake when the borrow ends; kept for its memory.
+    /// Tasks to wake when the borrow ends; kept to reuse its memory.
     woken: Vec<Waker>,
-    /// Where the kernel puts what it read from the doorbell. Boxed so that it can outlive the ring.
+    /// The kernel reads the doorbell's count into this. Boxed so that it can outlive the ring.
     doorbell_count: Box<[u8; 8]>,
     doorbell_armed: bool,
     polling: Polling,
 }
 
 impl Ring {
-    /// A ring that takes `entries` requests (rounded up to a power of two) between two system
-    /// calls; any number may be in flight. The calling thread is the one that must use it.
+    /// Creates a ring that accepts `entries` requests (rounded up to a power of two) between two system calls; any
+    /// number may be in flight. Only the calling thread may use it.
     ///
     /// # Errors
     /// If the kernel has no io_uring, forbids it, or is too old (before Linux 5.11).
@@ -112,8 +110,8 @@ impl Ring {
     /// Pushes a request. `hold` and `fd` are kept until it completes.
     ///
     /// # Safety
-    /// Whatever memory `entry` points to must be owned by `hold`, at an address that does not
-    /// change when `hold` is moved.
+    /// All memory that `entry` points to must be owned by `hold`, at an address that does not change when `hold` is
+    /// moved.
     unsafe fn start(
         self: &Rc<Self>,
         entry: squeue::Entry,
@@ -128,8 +126,8 @@ impl Ring {
             _fd: Rc::clone(fd),
             stays: on_drop == OnDrop::Stay,
         });
-        // SAFETY: by the caller's promise the memory belongs to `hold`, which stays in its slot
-        // until the completion is seen.
+        // SAFETY: by the caller's guarantee the memory belongs to `hold`, which stays in its slot until the completion
+        // is seen.
         unsafe { queues.push(entry.user_data(key as u64).into()) };
         if on_drop == OnDrop::Finish && queues.uring.queued() >= DISK_BATCH {
             queues.enter(0, None);
@@ -169,7 +167,7 @@ impl Driver for Ring {
                 let look = timeout.map_or(look, |timeout| look.min(timeout));
                 let looked = queues.look(&self.doorbell, began, look);
                 let waited = looked.unwrap_or_else(|| {
-                    // Less is left than there was before the look.
+                    // Looking has used a part of the timeout.
                     match self.wait_for(wait) {
                         Some(left) if self.doorbell.begin_wait() => queues.submit_and_wait(left),
                         _ => queues.submit_if_needed(),
@@ -196,28 +194,28 @@ impl Driver for Ring {
 }
 
 impl Ring {
-    /// For `time`, lets the kernel do what it has put off until this thread waits. A request whose
-    /// worker was held up after its completion keeps its file open until then.
+    /// For `time`, lets the kernel do work that it has deferred until this thread waits. A request whose worker was
+    /// delayed after its completion keeps its file open until then.
     pub(crate) fn let_finish(&self, time: Duration) {
         let until = StdInstant::now() + time;
         self.queues.borrow_mut().submit_and_wait(Some(time));
-        // It comes back early if there are completions, which are for the next turn.
+        // The wait ends early if completions arrive, which are left for the next turn.
         std::thread::sleep(until.saturating_duration_since(StdInstant::now()));
     }
 }
 
 impl Queues {
     /// # Safety
-    /// What `entry` points to must stay valid until its completion is seen.
+    /// The memory that `entry` points to must stay valid until its completion is seen.
     unsafe fn push(&mut self, entry: Entry) {
         self.in_flight += 1;
         if self.backlog.is_empty() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             if unsafe { self.uring.push(&entry) } {
                 return;
             }
             self.enter(0, None);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             if unsafe { self.uring.push(&entry) } {
                 return;
             }
@@ -227,7 +225,7 @@ impl Queues {
 
     fn refill_from_backlog(&mut self) {
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: promised when the entry was first pushed.
+            // SAFETY: guaranteed when the entry was first pushed.
             if !unsafe { self.uring.push(entry) } {
                 return;
             }
@@ -235,7 +233,7 @@ impl Queues {
         }
     }
 
-    /// Hands over what is queued and lets the kernel post what it has put off, if there is any.
+    /// Submits queued entries and lets the kernel post deferred completions, if any.
     fn submit_if_needed(&mut self) {
         self.refill_from_backlog();
         if self.uring.wants_the_kernel() {
@@ -243,7 +241,7 @@ impl Queues {
         }
     }
 
-    /// Looks for completions for so long. Returns what ended it, or nothing if the thread is to sleep now.
+    /// Looks for completions for `time`. Returns the result, or `None` if the thread should sleep now.
     fn look(&mut self, doorbell: &Doorbell, began: StdInstant, time: Duration) -> Option<Waited> {
         let mut last = began;
         while last.duration_since(began) < time {
@@ -251,7 +249,7 @@ impl Queues {
             if self.reap() > 0 || doorbell.is_rung() {
                 return Some(Waited::Found);
             }
-            // Whoever else wants this processor gets it here.
+            // Gives the processor to other threads that want it.
             std::thread::yield_now();
             let now = StdInstant::now();
             if now.duration_since(last) > STEP_MAX {
@@ -265,12 +263,12 @@ impl Queues {
 
     fn submit_and_wait(&mut self, timeout: Option<Duration>) {
         self.refill_from_backlog();
-        // What is in the backlog must not wait for a completion.
+        // Entries in the backlog must not wait for a completion.
         let want = usize::from(self.backlog.is_empty());
         self.enter(want, timeout);
     }
 
-    /// The system call.
+    /// Makes the system call.
     ///
     /// # Panics
     /// On an error that only a bug here can cause.
@@ -285,16 +283,16 @@ impl Queues {
         };
         let Err(error) = result else { return };
         match error.raw_os_error() {
-            // The time is up; or a signal came. The executor looks at its timers either way.
+            // The time is up, or a signal arrived. The executor checks its timers either way.
             Some(libc::ETIME | libc::EINTR) => {}
-            // No memory for requests, or too many completions unseen. Both pass: the entries stay
-            // in the queue, and the next turn sees completions first.
+            // The kernel lacks memory for requests, or too many completions are unseen. Both are temporary: the entries
+            // stay in the queue, and the next turn sees completions first.
             Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::yield_now(),
             _ => panic!("io_uring_enter failed: {error}"),
         }
     }
 
-    /// Notes all completions there are, and returns how many.
+    /// Records all available completions, and returns their number.
     fn reap(&mut self) -> usize {
         let mut seen = 0;
         while let Some(completion) = self.uring.next_completion() {
@@ -325,17 +323,17 @@ impl Queues {
         self.doorbell_armed = true;
         let count = self.doorbell_count.as_mut_ptr();
         let entry = opcode::Read::new(types::Fd(doorbell.fd().as_raw_fd()), count, 8).build();
-        // SAFETY: the box lives as long as the queues, and is leaked with them if it must be.
+        // SAFETY: the box lives as long as the queues, and is leaked with them if necessary.
         unsafe { self.push(entry.user_data(KEY_DOORBELL).into()) };
     }
 
-    /// How many requests use no memory and end when the ring does.
+    /// Returns the number of pending requests that use no memory and end with the ring.
     fn staying(&self) -> usize {
         let stays = |slot: &Slot| slot.stays && !matches!(slot.state, State::Done(_));
         self.slots.iter().filter(|(_, slot)| stays(slot)).count()
     }
 
-    /// Asks the kernel to give up the request `key`.
+    /// Asks the kernel to cancel the request `key`.
     fn cancel(&mut self, key: usize) {
         let entry = opcode::AsyncCancel::new(key as u64).build();
         // SAFETY: a cancellation points to no memory.
@@ -347,7 +345,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let deadline = StdInstant::now() + DRAIN_PATIENCE;
         let queues = self.queues.get_mut();
-        // Every request holds the ring, so all that is left is orphaned, or the doorbell's.
+        // Every request holds the ring, so the remaining requests are orphaned, or belong to the doorbell.
         let orphans = queues.slots.iter().filter(|(_, slot)| !slot.stays);
         let orphans: Vec<usize> = orphans.map(|(key, _)| key).collect();
         orphans.into_iter().for_each(|key| queues.cancel(key));
@@ -363,7 +361,7 @@ impl Drop for Ring {
             queues.reap();
         }
         let left = queues.in_flight - queues.staying();
-        // What a driver was told to fill is filled while this thread lives, and no longer: by then it is too late to see it.
+        // A driver can fill its entries until this thread ends, and then it is too late to see a completion.
         let mut slots = queues.slots.iter();
         let told = slots.any(|(_, slot)| matches!(slot.state, State::Told));
         if told && left == 0 {
@@ -380,19 +378,19 @@ impl Drop for Ring {
     }
 }
 
-/// What becomes of a request whose future is dropped before it completed.
+/// Treatment of a request whose future is dropped before it completed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
-    /// It goes on. For disks, which will answer, and must not be left half-written needlessly.
+    /// The request continues. Used for disks, which will answer, and must not be left half-written needlessly.
     Finish,
-    /// It is cancelled. For what may never come: a connection, a byte, a signal.
+    /// The request is cancelled. Used for events that may never come: a connection, a byte, a signal.
     Cancel,
-    /// It stays as it is, and so it does when the ring is closed, which is not put off for it: for what
-    /// cannot be cancelled, and uses no memory. Its driver ends it when the ring is gone.
+    /// The request stays, even when the ring is closed, and the ring does not wait for it. Used for requests that
+    /// cannot be cancelled and use no memory. Their driver ends them when the ring is gone.
     Stay,
 }
 
-/// A request under way. Resolves to the kernel's result and what was held.
+/// A request in progress. Resolves to the kernel's result and the held memory.
 struct Request {
     ring: Rc<Ring>,
     /// `None` once the result is taken.

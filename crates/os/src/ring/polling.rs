@@ -1,11 +1,14 @@
-//! Whether the executor's thread looks for completions for a while before it sleeps.
+//! Adaptive polling: the executor's thread may look for completions for a while before it sleeps.
 //!
-//! To sleep and to be woken costs a request that comes soon 20 to 60 µs on two processors, and more processor time than to look
-//! for it. So the thread looks first where that paid lately, as KVM's halt polling does for idle guests
-//! (Linux, `Documentation/virt/kvm/halt-polling.rst`): each sleep that was shorter than the longest look makes the next look
-//! longer, and each that was longer makes it shorter, soon to nothing. An idle thread does not look. One that others kept off its
-//! processor while it looked does not look for a while, and for longer each time, until looks pay again: an interrupt takes as long now
-//! and then, a program that wants the processor does so each time.
+//! If the next request comes soon, sleeping and waking delays it by 20 to 60 µs on two processors, and takes more
+//! processor time than looking for it. So the thread looks first if that paid off recently, as KVM's halt polling does
+//! for idle guests (Linux, `Documentation/virt/kvm/halt-polling.rst`). Each sleep that was shorter than the longest
+//! look makes the next look longer. Each sleep that was longer makes it shorter, and soon zero. An idle thread does not
+//! look.
+//!
+//! If another program used the processor while the thread looked, the thread pauses looking, for longer each time,
+//! until looks pay off again. An interrupt causes such a delay only now and then; a program that wants the processor
+//! causes it each time.
 
 use std::time::Duration;
 
@@ -13,35 +16,35 @@ use std::time::Duration;
 const LOOK_MAX: Duration = Duration::from_micros(100);
 /// The first look, and the shortest.
 const LOOK_MIN: Duration = Duration::from_micros(12);
-/// Between two steps of a look, longer than this was somebody else's time.
+/// If the time between two steps of a look exceeds this, another program used the processor.
 pub(super) const STEP_MAX: Duration = Duration::from_micros(30);
-/// How long the thread sleeps without looking after somebody else wanted its processor: the first time, and at most.
+/// First and longest pause without looking after another program wanted the processor.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(64);
 
-/// How a wait went.
+/// Result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waited {
-    /// Something came while the thread looked.
+    /// A completion or wake arrived while the thread looked.
     Found,
-    /// Somebody else wanted the processor while the thread looked.
+    /// Another program used the processor while the thread looked.
     Disturbed,
-    /// The thread slept; from the beginning of the look, it was so long until something came.
+    /// The thread slept. The duration runs from the beginning of the look to the wake.
     Slept(Duration),
 }
 
-/// What the last waits were like.
+/// State derived from the last waits.
 #[derive(Default)]
 pub(super) struct Polling {
     look: Duration,
-    /// What is left of a pause.
+    /// Remaining time of the present pause.
     pause: Duration,
-    /// How long the next one is.
+    /// Length of the next pause.
     next_pause: Duration,
 }
 
 impl Polling {
-    /// How long the thread looks before it sleeps.
+    /// Returns the time for which the thread looks before it sleeps.
     pub(super) fn look(&self) -> Duration {
         match self.pause.is_zero() {
             true => self.look,
@@ -49,7 +52,7 @@ impl Polling {
         }
     }
 
-    /// A wait is over.
+    /// Records the result of a wait.
     pub(super) fn note(&mut self, waited: Waited) {
         match waited {
             Waited::Found => self.next_pause /= 2,
@@ -107,7 +110,7 @@ mod tests {
         assert_eq!(polling.look(), Duration::ZERO);
     }
 
-    /// How long one that was just disturbed sleeps until it looks again.
+    /// Returns the time for which a thread that was just disturbed sleeps before it looks again.
     fn pause(polling: &mut Polling) -> Duration {
         polling.note(Waited::Disturbed);
         let mut time = Duration::ZERO;
@@ -127,7 +130,7 @@ mod tests {
             "{pauses:?}"
         );
         assert!(pauses.is_sorted() && pauses[5] >= PAUSE_MAX, "{pauses:?}");
-        // Where looks pay, an interrupt now and then changes little.
+        // While looks pay off, an occasional interrupt changes little.
         for _ in 0..20 {
             polling.note(Waited::Found);
         }

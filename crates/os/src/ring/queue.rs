@@ -11,11 +11,11 @@ use io_uring::{IoUring, Submitter, cqueue, squeue};
 /// The queues of a ring.
 pub(super) enum Queue {
     Short(IoUring),
-    /// Twice as long, with room for the commands of some drivers.
+    /// Twice as long, with space for the commands of some drivers.
     Long(IoUring<squeue::Entry128>),
 }
 
-/// What is submitted.
+/// An entry for submission.
 pub(super) enum Entry {
     Short(squeue::Entry),
     /// Only for long queues.
@@ -33,12 +33,12 @@ impl Queue {
         matches!(self, Queue::Long(_))
     }
 
-    /// False if there is no room.
+    /// Pushes an entry. Returns false if the queue is full.
     ///
     /// # Safety
-    /// What the entry points to must stay valid until its completion is seen.
+    /// The memory that the entry points to must stay valid until its completion is seen.
     pub(super) unsafe fn push(&mut self, entry: &Entry) -> bool {
-        // SAFETY: the caller's promise, in all of these.
+        // SAFETY: the caller's guarantee, in all of these.
         let pushed = unsafe {
             match (self, entry) {
                 (Queue::Short(ring), Entry::Short(entry)) => ring.submission().push(entry),
@@ -52,7 +52,7 @@ impl Queue {
         pushed.is_ok()
     }
 
-    /// Entries that the kernel has not been given.
+    /// Returns the number of entries that are not submitted yet.
     pub(super) fn queued(&mut self) -> usize {
         match self {
             Queue::Short(ring) => ring.submission().len(),
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// True if there is something to be handed over, or to be posted that was put off.
+    /// Returns true if entries must be submitted, or deferred completions must be posted.
     pub(super) fn wants_the_kernel(&mut self) -> bool {
         fn wants<S: squeue::EntryMarker>(queue: &squeue::SubmissionQueue<'_, S>) -> bool {
             !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
@@ -86,7 +86,7 @@ impl Queue {
     }
 }
 
-/// Why something that needs long entries is refused.
+/// Returns the error for operations that need long entries.
 pub(super) fn too_short() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,

@@ -1,4 +1,4 @@
-//! The memory of entries that go back and forth between a driver and us, and which of them came back.
+//! Memory of the entries that alternate between a driver and this process, and the list of entries that came back.
 #![allow(unsafe_code, reason = "a mapping of our own, which a driver fills")]
 
 use std::cell::RefCell;
@@ -9,24 +9,24 @@ use std::task::Waker;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// What the kernel has done with entries, until somebody looks.
+/// Results of entries from the kernel that have not been read yet.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) back: VecDeque<(usize, i32)>,
     pub(super) waker: Option<Waker>,
 }
 
-/// The memory of all entries of a connection, and what came back.
+/// The memory of all entries of a connection, and the entries that came back.
 pub(crate) struct Reports {
     pub(super) told: RefCell<Told>,
-    /// Where the places are.
+    /// Owns the memory of `places`.
     pub(super) _memory: Memory,
-    /// What each entry's header and payload are; the kernel is told by this.
+    /// Header and payload of each entry, in the form that the kernel reads.
     pub(super) places: Vec<[libc::iovec; 2]>,
 }
 
 impl Reports {
-    /// Notes that an entry is ours again, and returns whom to wake.
+    /// Records that an entry came back, and returns the waker of the waiting task.
     pub(super) fn put(&self, entry: usize, result: i32) -> Option<Waker> {
         let mut told = self.told.borrow_mut();
         told.back.push_back((entry, result));
@@ -34,7 +34,7 @@ impl Reports {
     }
 }
 
-/// A mapping of our own.
+/// A private mapping.
 pub(super) struct Memory {
     pub(super) at: NonNull<u8>,
     len: usize,
@@ -47,8 +47,8 @@ impl Memory {
         let at =
             unsafe { rustix::mm::mmap_anonymous(anywhere, len, protection, MapFlags::PRIVATE) };
         let at = at?;
-        // SAFETY: that very mapping; what is advised does not change what it holds. Where there is no such advice, it stays in
-        // small pages, which the kernel looks up one by one.
+        // SAFETY: the mapping from above; the advice does not change its content. Without support for the advice, the
+        // memory stays in small pages, which the kernel looks up one by one.
         let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxHugepage) };
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         Ok(Memory { at, len })

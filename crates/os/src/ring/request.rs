@@ -1,7 +1,7 @@
-//! The requests a ring takes, as async functions.
+//! The requests of a ring, as async functions.
 //!
-//! Each is one entry. What to do about a short transfer is the caller's to say, except that
-//! `EINTR` and `EAGAIN`, which say nothing about the request, are tried again here.
+//! Each is one entry. The caller decides how to handle a short transfer. `EINTR` and `EAGAIN`, which are no result of
+//! the request itself, are retried here.
 #![allow(
     unsafe_code,
     reason = "tells the kernel where memory is; each request names the owner of it"
@@ -18,11 +18,11 @@ use rustix::net::SocketAddrAny;
 use super::slot::new_fd;
 use super::{Fd, Hold, Message, OnDrop, Ring};
 
-/// The most one transfer asks for; the kernel's own limit is just under 2 GiB.
+/// Largest single transfer; the kernel's own limit is just under 2 GiB.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
-/// The most parts one message may have.
+/// Maximum number of parts of a message.
 const MESSAGE_PARTS_MAX: usize = libc::UIO_MAXIOV as usize;
-/// "Where the file stands", for descriptors without positions.
+/// "At the current position", for descriptors without positions.
 const NO_OFFSET: u64 = u64::MAX;
 
 /// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`: `_IO(0x12, 0)`.
@@ -63,7 +63,7 @@ impl Ring {
         }
     }
 
-    /// Writes once `buf[from..]` to byte `at` of a file; `flags` are those of `pwritev2`.
+    /// Writes `buf[from..]` once to byte `at` of a file; `flags` are those of `pwritev2`.
     pub(crate) async fn write_at(
         self: &Rc<Self>,
         fd: &Fd,
@@ -88,7 +88,7 @@ impl Ring {
         }
     }
 
-    /// Makes a file's data durable, and as much about it as is needed to find it.
+    /// Makes a file's data durable, with the metadata that is needed to find the data.
     pub(crate) async fn fdatasync(self: &Rc<Self>, fd: &Fd) -> io::Result<()> {
         let build = || {
             opcode::Fsync::new(fd_of(fd))
@@ -98,7 +98,7 @@ impl Ring {
         self.plain(fd, OnDrop::Finish, build).await.map(drop)
     }
 
-    /// `fallocate(2)`.
+    /// Executes `fallocate(2)`.
     pub(crate) async fn fallocate(
         self: &Rc<Self>,
         fd: &Fd,
@@ -133,13 +133,13 @@ impl Ring {
         self.plain(fd, OnDrop::Finish, build).await.map(drop)
     }
 
-    /// Hands a command to the driver behind `fd`, with sixteen bytes of its own, and waits for its
-    /// answer (`IORING_OP_URING_CMD`), which may be the driver's next event and never come.
+    /// Sends a command with sixteen bytes of data to the driver behind `fd`, and waits for its answer
+    /// (`IORING_OP_URING_CMD`). The answer may be the driver's next event and never come.
     ///
-    /// If the future is dropped the command stays with the driver. A ring that is closed ends it.
+    /// If the future is dropped, the command stays with the driver. It ends when the ring is closed.
     ///
     /// # Errors
-    /// What the driver answers; `EOPNOTSUPP` if it takes no commands.
+    /// The driver's error; `EOPNOTSUPP` if the driver takes no commands.
     ///
     /// # Safety
     /// The command must name no memory.
@@ -150,18 +150,18 @@ impl Ring {
         bytes: [u8; 16],
     ) -> impl Future<Output = io::Result<u32>> + use<> {
         let entry = opcode::UringCmd16::new(fd_of(fd), op).cmd(bytes).build();
-        // SAFETY: the entry points to no memory, and by the caller's promise the command neither.
+        // SAFETY: the entry points to no memory, and by the caller's guarantee the command does not either.
         let request = unsafe { self.start(entry, Hold::Nothing, fd, OnDrop::Stay) };
         async { request.await.0 }
     }
 
-    /// Waits until one of `events` (`POLLIN`, …) or an error is there, and returns which.
+    /// Waits until one of `events` (`POLLIN`, …) or an error is present, and returns which.
     pub(crate) async fn poll(self: &Rc<Self>, fd: &Fd, events: i16) -> io::Result<u32> {
         let build = || opcode::PollAdd::new(fd_of(fd), events as u32).build();
         self.plain(fd, OnDrop::Cancel, build).await
     }
 
-    /// A request that uses no memory.
+    /// Makes a request that uses no memory.
     async fn plain(
         self: &Rc<Self>,
         fd: &Fd,
@@ -178,14 +178,13 @@ impl Ring {
         }
     }
 
-    /// Reads once from a descriptor without positions (an eventfd, a pipe, a character device) and
-    /// gives the buffer back with how much was read; 0 is the end. Waits also where the descriptor
-    /// is in non-blocking mode.
+    /// Reads once from a descriptor without positions (an eventfd, a pipe, a character device). Returns the buffer with
+    /// the number of bytes read; 0 is the end. Also waits if the descriptor is in non-blocking mode.
     ///
-    /// If the future is dropped the read is cancelled, or what it read is lost.
+    /// If the future is dropped, the read is cancelled, or its data is lost.
     ///
     /// # Errors
-    /// What `read(2)` says.
+    /// Those of `read(2)`.
     pub async fn read_fd(self: &Rc<Self>, fd: &Fd, mut buf: BufMut) -> io::Result<(BufMut, usize)> {
         loop {
             let len = transfer_len(buf.len(), 0);
@@ -206,10 +205,10 @@ impl Ring {
         }
     }
 
-    /// Writes once to a descriptor without positions, and returns how much was written.
+    /// Writes once to a descriptor without positions, and returns the number of bytes written.
     ///
     /// # Errors
-    /// What `write(2)` says.
+    /// Those of `write(2)`.
     pub async fn write_fd(self: &Rc<Self>, fd: &Fd, mut buf: Buf) -> io::Result<usize> {
         loop {
             let len = transfer_len(buf.len(), 0);
@@ -271,7 +270,7 @@ impl Ring {
         }
     }
 
-    /// Sends what is left of a message, in most cases all of it.
+    /// Sends the rest of a message, in most cases all of it.
     pub(crate) async fn send_message(
         self: &Rc<Self>,
         fd: &Fd,
@@ -282,7 +281,7 @@ impl Ring {
             let entry = opcode::SendMsg::new(fd_of(fd), &raw const message.header)
                 .flags(SEND_FLAGS as u32)
                 .build();
-            // SAFETY: the header is in the box, what it points to is owned by the box.
+            // SAFETY: the header is in the box, and the box owns the memory that it points to.
             let request = unsafe { self.start(entry, Hold::Message(message), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
             let Hold::Message(back) = hold else {
@@ -295,7 +294,7 @@ impl Ring {
         }
     }
 
-    /// Takes the next connection of a listening socket.
+    /// Accepts the next connection of a listening socket.
     pub(crate) async fn accept(self: &Rc<Self>, fd: &Fd) -> io::Result<OwnedFd> {
         loop {
             let none = std::ptr::null_mut();
@@ -326,7 +325,7 @@ impl Ring {
     }
 }
 
-/// The whole of it, and an error instead of a signal if nobody is there to receive it.
+/// Sends everything, and returns an error instead of raising a signal if the peer is gone.
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
 fn filled(hold: Hold) -> BufMut {
@@ -344,7 +343,7 @@ fn read(hold: Hold) -> Buf {
 }
 
 impl Message {
-    /// A message of all of `bufs`, in order.
+    /// Creates a message of all of `bufs`, in order.
     pub(crate) fn new(bufs: Vec<Buf>) -> Box<Message> {
         let parts = bufs
             .iter()
@@ -363,14 +362,14 @@ impl Message {
         })
     }
 
-    /// True if nothing is left to send.
+    /// Returns true if everything is sent.
     pub(crate) fn is_sent(&self) -> bool {
         self.parts[self.sent_parts..]
             .iter()
             .all(|part| part.iov_len == 0)
     }
 
-    /// Notes that `n` more bytes are sent.
+    /// Records that `n` more bytes are sent.
     pub(crate) fn advance(&mut self, mut n: usize) {
         while n > 0 {
             let part = &mut self.parts[self.sent_parts];
@@ -385,7 +384,7 @@ impl Message {
         }
     }
 
-    /// Points the header to the parts that are left.
+    /// Points the header to the remaining parts.
     fn point(&mut self) {
         let left = &mut self.parts[self.sent_parts..];
         self.header.msg_iov = left.as_mut_ptr();

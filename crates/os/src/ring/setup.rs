@@ -1,4 +1,4 @@
-//! Making the ring, with as much of what the kernel offers as there is.
+//! Creates the ring, with as many of the kernel's features as are available.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use io_uring::{IoUring, Parameters, cqueue};
 
 use super::queue::Queue;
 
-/// Completions the queue holds for each entry of the submission queue, so that requests in flight
-/// beyond one batch do not overflow it (which is slow, but loses nothing).
+/// Completions that the queue holds for each entry of the submission queue, so that requests in flight beyond one batch
+/// do not overflow it (which is slow, but loses nothing).
 const COMPLETIONS_PER_ENTRY: u32 = 8;
 const COMPLETIONS_MIN: u32 = 4096;
 
-/// How a ring is to be made.
+/// A set of ring features to request.
 type Wish<S> = fn(&mut io_uring::Builder<S>);
 
 pub(super) fn build(entries: u32) -> io::Result<Queue> {

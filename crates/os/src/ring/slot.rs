@@ -1,4 +1,4 @@
-//! What a request needs to stay alive, and where it stands.
+//! State of a request, and the memory that must live as long as the request.
 #![allow(
     unsafe_code,
     reason = "takes over file descriptors that the kernel returns as numbers"
@@ -14,26 +14,26 @@ use rustix::net::SocketAddrAny;
 use super::Fd;
 use super::reports::Reports;
 
-/// What the kernel may read or write until a request completes. All of it lives on the heap, so it
-/// stays in place when a `Hold` is moved.
+/// Memory that the kernel may read or write until a request completes. All of it is on the heap, so it stays in place
+/// when a `Hold` is moved.
 pub(crate) enum Hold {
     Nothing,
-    /// The result is a new file descriptor, to be closed if nobody takes it.
+    /// The result is a new file descriptor, which must be closed if it is not taken.
     NewFd,
     Filled(BufMut),
     Read(Buf),
     Message(Box<Message>),
-    /// An entry for FUSE's requests, which is with the driver. All of them are told of in one place.
+    /// An entry for FUSE requests, which is with the driver. The results of all such entries go to one queue.
     Entry(Rc<Reports>, usize),
     Address(#[expect(dead_code, reason = "only the kernel reads it")] Box<SocketAddrAny>),
 }
 
-/// Several buffers to send as one.
+/// Several buffers to send as one message.
 pub(crate) struct Message {
-    /// Owns what `parts` points to.
+    /// Owns the memory that `parts` points to.
     pub(super) _bufs: Vec<Buf>,
     pub(super) parts: Vec<libc::iovec>,
-    /// Parts at the front that are sent.
+    /// Number of parts at the front that are sent.
     pub(super) sent_parts: usize,
     pub(super) header: libc::msghdr,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Message {
 pub(super) enum State {
     Pending(Option<Waker>),
     Done(i32),
-    /// There is no future: what it holds is told.
+    /// The request has no future: its result goes to the held reports.
     Told,
     /// The future is gone; the slot is freed when the completion comes.
     Orphaned,
@@ -50,19 +50,19 @@ pub(super) enum State {
 pub(super) struct Slot {
     pub(super) state: State,
     pub(super) hold: Hold,
-    /// So that the number cannot come to mean another file while the request is queued.
+    /// Keeps the descriptor open, so that its number cannot refer to another file while the request is queued.
     pub(super) _fd: Fd,
-    /// It uses no memory, and ends with the ring at the latest: nobody has to wait for it.
+    /// True if the request uses no memory and ends with the ring, so that the ring does not wait for it.
     pub(super) stays: bool,
 }
 
 impl Slot {
-    /// Notes the result, and returns the state before.
+    /// Records the result, and returns the previous state.
     pub(super) fn complete(&mut self, result: i32) -> State {
         std::mem::replace(&mut self.state, State::Done(result))
     }
 
-    /// Tells of a finished request, and returns whom to wake.
+    /// Passes on the result of a finished request, and returns the waker of the waiting task.
     pub(super) fn tell(self) -> Option<Waker> {
         match (self.state, self.hold) {
             (State::Done(result), Hold::Entry(reports, entry)) => reports.put(entry, result),
@@ -70,7 +70,7 @@ impl Slot {
         }
     }
 
-    /// Lets go of a finished request whose result nobody wants.
+    /// Releases a finished request whose result is not needed.
     pub(super) fn discard(self) {
         if let (State::Done(fd), Hold::NewFd) = (self.state, self.hold)
             && fd >= 0
@@ -80,9 +80,9 @@ impl Slot {
     }
 }
 
-/// The file descriptor the kernel made for a request that was held as [`Hold::NewFd`].
+/// Returns the file descriptor that the kernel created for a request that was held as [`Hold::NewFd`].
 pub(super) fn new_fd(fd: RawFd) -> OwnedFd {
-    // SAFETY: the number comes from the completion of an accept, which made it for us alone; the
-    // completion is looked at once.
+    // SAFETY: the number comes from the completion of an accept, which created it only for us. The completion is read
+    // only once.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

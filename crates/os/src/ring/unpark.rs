@@ -1,4 +1,4 @@
-//! How other threads interrupt the ring's wait.
+//! Waking of the ring's thread by other threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_rt::Unpark;
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd that is read on the ring, and rung only when somebody waits.
+/// An eventfd that is read on the ring, and written only while the ring's thread waits.
 ///
-/// `rung` and `waiting` are each stored by one side before it looks at the other's, so either the
-/// waiter sees the ring before it waits, or the ringer sees the waiter and writes to the eventfd.
-/// A wake from the ring's own thread finds nobody waiting and costs no system call.
+/// Each side stores its own flag, `rung` or `waiting`, before it reads the other's. So either the waiting thread sees
+/// `rung` before it waits, or the waking thread sees `waiting` and writes to the eventfd. A wake from the ring's own
+/// thread finds no waiting thread and costs no system call.
 pub(super) struct Doorbell {
     fd: OwnedFd,
     rung: AtomicBool,
@@ -31,7 +31,7 @@ impl Doorbell {
         &self.fd
     }
 
-    /// Announces a wait; false if it was rung already and there must be none.
+    /// Announces a wait. Returns false if the doorbell was already rung, so that the thread must not wait.
     pub(super) fn begin_wait(&self) -> bool {
         self.waiting.store(true, Ordering::SeqCst);
         !self.rung.load(Ordering::SeqCst)
@@ -46,7 +46,7 @@ impl Doorbell {
         self.waiting.store(false, Ordering::SeqCst);
     }
 
-    /// Forgets earlier rings, which the turn that now ends has answered.
+    /// Clears earlier rings, which the ending turn has answered.
     pub(super) fn clear(&self) {
         self.rung.store(false, Ordering::SeqCst);
     }
@@ -56,7 +56,7 @@ impl Unpark for Doorbell {
     fn unpark(&self) {
         self.rung.store(true, Ordering::SeqCst);
         if self.waiting.swap(false, Ordering::SeqCst) {
-            // It can only fail when the counter is full, and then the reader has been told.
+            // The write only fails when the counter is full, and then the reader has already been notified.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }
     }

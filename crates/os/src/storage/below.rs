@@ -1,4 +1,4 @@
-//! What lies beneath a path: which disks, and who else was given it.
+//! The layers below a path: its disks, and the loop devices over it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,38 +8,37 @@ use std::path::{Path, PathBuf};
 use super::mountinfo::Mount;
 use super::sysfs::{self, DevNumber};
 
-/// Devices stacked deeper than this are not looked through.
+/// Devices stacked deeper than this are not followed.
 const DEPTH_MAX: u32 = 16;
 
-/// The disks that something is stored on, as far as the system tells: those of a partition, of a
-/// logical volume or an array, of the filesystem that a file is in, of a loop device's file; and what
-/// is in between.
+/// The disks that hold a path's data, as far as the system reports: those of a partition, of a logical volume or an
+/// array, of the filesystem that contains a file, or of a loop device's file; and all devices in between.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disks {
-    /// Their kernel names, and whether each is reached through a filesystem.
+    /// Kernel names of the disks, and whether each is reached through a filesystem.
     names: BTreeMap<String, bool>,
     through_files: bool,
 }
 
-/// A disk that two are on.
+/// A disk that two paths share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommonDisk {
     /// Its kernel name: `sda`.
     pub name: String,
-    /// True if a filesystem is in between, which decides where on the disk the blocks are, and whether
-    /// there are any.
+    /// True if a filesystem is in between. It determines the position of the blocks on the disk, and whether they are
+    /// allocated.
     pub through_files: bool,
 }
 
 impl Disks {
-    /// Those of the file or block device at `path`; none if there is nothing.
+    /// Returns the disks of the file or block device at `path`; empty if the path does not exist.
     pub fn below(path: impl AsRef<Path>) -> Disks {
         let mut disks = Disks::default();
         disks.add_path(Path::new("/sys"), path.as_ref(), 0);
         disks
     }
 
-    /// A disk that both are on, if possible one that they are on without filesystems.
+    /// Returns a disk that both are on, preferably a disk that they are on without filesystems.
     pub fn common(&self, others: &Disks) -> Option<CommonDisk> {
         let common = self.names.iter().filter_map(|(name, through_files)| {
             let others = others.names.get(name)?;
@@ -66,7 +65,7 @@ impl Disks {
         if sys.join("dev/block").join(number.text()).exists() {
             return self.add_device(sys, number, depth);
         }
-        // Some filesystems (btrfs) have a number of their own; the mount names the device.
+        // Some filesystems (btrfs) have their own device number; the mount names the device.
         let source = Mount::of(&path).and_then(|mount| fs::metadata(mount.source).ok());
         if let Some(source) = source.filter(|source| source.file_type().is_block_device()) {
             self.add_device(sys, DevNumber(source.rdev()), depth);
@@ -79,7 +78,7 @@ impl Disks {
         }
     }
 
-    /// What is below the device that has this directory in `/sys`.
+    /// Adds the disks below the device with this directory in `/sys`.
     fn add_dir(&mut self, sys: &Path, mut dir: PathBuf, depth: u32) {
         if depth > DEPTH_MAX {
             return;
@@ -109,11 +108,11 @@ impl Disks {
     }
 }
 
-/// The loop devices (`/dev/loop0`) over the file or block device at `path`. Whatever is written to one
-/// is written there, at any time, whoever else has it open and locked: the kernel takes no notice.
+/// Returns the loop devices (`/dev/loop0`) over the file or block device at `path`. Data written to a loop device is
+/// written to that path, at any time: the kernel ignores that another process has it open and locked.
 ///
-/// Looks in `/sys` only, and at the files that loop devices are over, as long as no other machine or
-/// process has to answer for them; so it may be asked while serving.
+/// Reads only `/sys` and the backing files of loop devices, and skips files on filesystems that another machine or
+/// process serves. So it may be called during service.
 pub fn loop_devices_over(path: impl AsRef<Path>) -> Vec<String> {
     let Ok(storage) = fs::metadata(path) else {
         return Vec::new();
@@ -128,11 +127,11 @@ mod tests {
 
     use super::*;
 
-    /// A device's number and directory, whether it is a partition, and the directories of what it is
-    /// built upon.
+    /// A device's number and directory, whether it is a partition, and the directories of the devices that it is built
+    /// on.
     type Made<'a> = (&'a str, &'a str, bool, &'a [&'a str]);
 
-    /// A `/sys` with these devices.
+    /// Creates a `/sys` with these devices.
     fn sys(devices: &[Made<'_>]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);

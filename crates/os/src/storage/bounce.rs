@@ -1,15 +1,15 @@
-//! Aligned memory for requests whose own is not.
+//! Aligned memory for requests whose buffer is not aligned.
 
 use forebay_device::{Buf, BufMut, BufPool};
 
-/// Sizes kept for reuse: 4 KiB to 1 MiB in powers of two. Larger ones are rare.
+/// Number of sizes kept for reuse: 4 KiB to 1 MiB in powers of two. Larger requests are rare.
 const CLASSES: usize = 9;
 const SMALLEST: usize = 4096;
-/// Of each size, how many unused ones are kept, in bytes, and at least.
+/// Unused buffers kept of each size: bytes, and the minimum number.
 const IDLE_BYTES: usize = 2 << 20;
 const IDLE_BUFFERS_MIN: usize = 4;
 
-/// Buffers to copy through, used again and again.
+/// Buffers to copy through, which are reused.
 pub(super) struct Bounce {
     pools: [BufPool; CLASSES],
 }
@@ -24,7 +24,7 @@ impl Bounce {
         }
     }
 
-    /// An aligned buffer of `len` bytes with arbitrary content.
+    /// Returns an aligned buffer of `len` bytes with arbitrary content.
     pub(super) fn take(&self, len: usize) -> BufMut {
         let class = len.max(SMALLEST).next_power_of_two() / SMALLEST;
         let Some(pool) = self.pools.get(class.trailing_zeros() as usize) else {
@@ -35,7 +35,7 @@ impl Bounce {
         buf
     }
 
-    /// An aligned copy of `data`.
+    /// Returns an aligned copy of `data`.
     pub(super) fn copy_of(&self, data: &[u8]) -> Buf {
         let mut copy = self.take(data.len());
         copy.copy_from_slice(data);

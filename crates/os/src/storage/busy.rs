@@ -1,4 +1,4 @@
-//! Who uses a device. Asked only to word an error, so it may take its time and may not know.
+//! The users of a device. Only needed for the text of an error, so the search may be slow and incomplete.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,8 +8,8 @@ use super::error::Users;
 use super::mountinfo;
 use super::sysfs::{self, DevNumber};
 
-/// Mounts, swap, devices built upon it, and processes that use a block device, one of its
-/// partitions, or the disk it is a partition of. So many descriptors of `ours` do not count.
+/// Returns the mounts, swap, devices and processes that use a block device, its partitions, or the disk that it is a
+/// partition of. `ours` descriptors of this process are not counted.
 pub(super) fn users_of_device(device: DevNumber, ours: usize) -> Users {
     let family = family(device);
     let mut users = mounts(&family);
@@ -25,13 +25,13 @@ pub(super) fn users_of_device(device: DevNumber, ours: usize) -> Users {
     Users(users)
 }
 
-/// Processes that have a file open. So many descriptors of `ours` do not count.
+/// Returns the processes that have a file open. `ours` descriptors of this process are not counted.
 pub(super) fn users_of_file(file: &fs::Metadata, ours: usize) -> Users {
     let (dev, ino) = (file.dev(), file.ino());
     Users(processes(ours, |m| (m.dev(), m.ino()) == (dev, ino)))
 }
 
-/// The device, its partitions, and the disk it is a partition of, with their kernel names.
+/// Returns the device, its partitions, and the disk that it is a partition of, with their kernel names.
 fn family(device: DevNumber) -> Vec<(DevNumber, String)> {
     let mut dirs = Vec::new();
     if let Some(dir) = device.dir() {
@@ -55,7 +55,7 @@ fn mounts(family: &[(DevNumber, String)]) -> Vec<String> {
     for mount in mountinfo::mounts().unwrap_or_default() {
         let (major, minor) = mount.device;
         let number = rustix::fs::makedev(major, minor);
-        // Some filesystems have a device number of their own; then the source tells.
+        // Some filesystems have their own device number; then the source identifies the device.
         let is_source = |name: &str| mount.source == Path::new("/dev").join(name);
         let hit = family
             .iter()
@@ -81,7 +81,7 @@ fn swaps(family: &[(DevNumber, String)]) -> Vec<String> {
     paths.filter_map(used).collect()
 }
 
-/// Processes with a descriptor that `is_it` says yes to. Those of other users are not seen.
+/// Returns the processes with a descriptor that `is_it` accepts. Processes of other users are not visible.
 fn processes(ours: usize, is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let us = std::process::id().to_string();

@@ -1,4 +1,4 @@
-//! Making files to be used as devices, and getting devices ready.
+//! Creates files to be used as devices, and prepares devices.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,11 +10,11 @@ use rustix::fs::{FallocateFlags, IFlags};
 
 use super::CreateError;
 
-/// Creates a file of `len` bytes that reads as zeroes, durable when this returns. Unless `sparse`,
-/// all of its room is allocated, so that writes to it cannot run out of room later. Blocks.
+/// Creates a file of `len` bytes that reads as zeroes, durable when this returns. Unless `sparse`, all of its space is
+/// allocated, so that later writes cannot fail for lack of space. Blocks.
 ///
-/// Its first writes are still slower than later ones, since the filesystem has to note each that
-/// it is written; [`zero_fill`] does that in advance.
+/// Its first writes are still slower than later ones, since the filesystem must record each extent as written;
+/// [`zero_fill`] does that in advance.
 ///
 /// # Errors
 /// See [`CreateError`]. A file that could not be completed is removed.
@@ -51,8 +51,8 @@ pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(),
     })
 }
 
-/// Has btrfs write the file where it is allocated. Otherwise each write takes room elsewhere, and may fail for lack of it,
-/// whatever was allocated. Filesystems that always do that in place have no such flag.
+/// Makes btrfs write the file in its allocated place. Otherwise each write takes new space, and may fail for lack of
+/// it, despite the allocation. Filesystems that always write in place do not have this flag.
 fn write_in_place(file: &File) {
     let flags = rustix::fs::ioctl_getflags(file);
     let set = flags.and_then(|flags| rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW));
@@ -62,12 +62,12 @@ fn write_in_place(file: &File) {
 }
 
 fn fill(file: &File, len: u64, sparse: bool) -> io::Result<()> {
-    // Of an empty file alone.
+    // The flag can only be set on an empty file.
     write_in_place(file);
     file.set_len(len)?;
     if !sparse && len > 0 {
-        // Looked at first: to find out by allocating would fill the disk for a while, under
-        // everybody else's feet.
+        // Checked first: an attempt to allocate would fill the disk for a while, and other programs would run out of
+        // space.
         let filesystem = rustix::fs::fstatvfs(file)?;
         if len > filesystem.f_bavail.saturating_mul(filesystem.f_frsize) {
             return Err(io::ErrorKind::StorageFull.into());
@@ -77,15 +77,14 @@ fn fill(file: &File, len: u64, sparse: bool) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Bytes written at a time, and writes in flight, when a device is filled.
+/// Bytes written at a time, and number of writes in flight, when a device is filled.
 const FILL_WRITE_BYTES: u64 = 1 << 20;
 const FILL_DEPTH: usize = 8;
 
-/// Writes zeroes to every block of a device and flushes it. `progress` is told how many bytes of
-/// how many are done.
+/// Writes zeroes to every block of a device and flushes it. `progress` receives the bytes done and the total bytes.
 ///
-/// On a file this leaves extents that are allocated and marked as written, so that a later write
-/// followed by a flush changes no metadata, which would cost the filesystem's journal a write too.
+/// On a file, the extents are then allocated and marked as written. So a later write followed by a flush changes no
+/// metadata, which would also cost a write to the filesystem's journal.
 ///
 /// # Errors
 /// The first error of a write or of the flush.

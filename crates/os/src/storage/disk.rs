@@ -1,6 +1,6 @@
 //! The two real devices: a regular file and a block device.
 //!
-//! They read, write and flush alike ([`Core`]) and differ in how room is given back and zeroed.
+//! Their reads, writes and flushes are the same ([`Core`]); they differ in releasing space and zeroing.
 
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -18,13 +18,13 @@ use super::bounce::Bounce;
 use super::probe::Probed;
 use crate::{Fd, Ring};
 
-/// How much is written at a time where zeroes have to be written.
+/// Bytes per write where zeroes must be written.
 const ZEROES_BYTES: usize = 1 << 20;
-/// Ranges up to this are zeroed by writing, in bytes: one small write costs the disk less than a
-/// change of the filesystem's maps, which goes through its journal.
+/// Ranges up to this length in bytes are zeroed by writing: a small write costs the disk less than a change of the
+/// filesystem's maps, which goes through its journal.
 const ZERO_BY_WRITING_MAX: u64 = 32 << 10;
 
-/// What both kinds of device have in common.
+/// The common part of both kinds of device.
 pub(super) struct Core {
     ring: Rc<Ring>,
     fd: Fd,
@@ -117,8 +117,8 @@ impl Core {
         }
     }
 
-    /// How much of a transfer of `n` bytes counts: whole blocks, since direct I/O can only resume
-    /// at one; and none is `failure`, since it would be tried for ever.
+    /// Returns the usable length of a transfer of `n` bytes: whole blocks, since direct I/O can only resume at a block
+    /// boundary. A transfer without a whole block is a `failure`, since it would be retried forever.
     fn progress(&self, n: u32, failure: io::ErrorKind) -> io::Result<usize> {
         match round_down(n.into(), self.geometry.get().block_size.into()) {
             0 => Err(failure.into()),
@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Whole blocks of what the system says, of files and of block devices.
+    /// Reads the length from the system, for files and block devices, and rounds it down to whole blocks.
     fn refresh_len(&self) -> Result<u64> {
         let end = rustix::fs::seek(&*self.fd, SeekFrom::End(0));
         let end = end.map_err(|errno| DeviceError::io(Op::Read, 0..0, errno.into()))?;
@@ -184,7 +184,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
-/// A way to do something that the system may turn out not to have; it is not asked a second time.
+/// An optional feature of the system. Once it turns out to be missing, it is not tried again.
 struct Way(Cell<bool>);
 
 impl Way {
@@ -192,7 +192,7 @@ impl Way {
         Way(Cell::new(true))
     }
 
-    /// What came of `tried`; `None` if the system cannot do it, now or ever.
+    /// Returns the result of `tried`; `None` if the system does not support the feature.
     async fn tried(
         &self,
         tried: impl Future<Output = io::Result<()>>,
@@ -233,7 +233,7 @@ impl FileDevice {
         if unit == 0 {
             return Ok(());
         }
-        // Parts of filesystem blocks give back nothing and would be zeroed through the page cache.
+        // A range inside a filesystem block releases no space and would be zeroed through the page cache.
         let whole = round_up(range.start, unit)..round_down(range.end, unit);
         if whole.is_empty() {
             return Ok(());
@@ -250,8 +250,8 @@ impl FileDevice {
         }
     }
 
-    /// All of it in one hole. The filesystem zeroes parts of blocks, through the page cache, but only
-    /// where it has blocks: written here, they would take room where there was a hole.
+    /// Punches all of the range as one hole. The filesystem zeroes partial blocks through the page cache, but only
+    /// where blocks are allocated. Writing zeroes here would allocate space inside a hole.
     async fn unmap(&self, range: Range<u64>) -> Result<()> {
         let tried = self.core.fallocate(PUNCH_HOLE, &range);
         let what = (Op::WriteZeroes, &range);
@@ -262,7 +262,7 @@ impl FileDevice {
     }
 
     async fn zero(&self, range: Range<u64>) -> Result<()> {
-        // The edges by writing, so that the page cache stays out of it.
+        // The edges are zeroed by writing, to avoid the page cache.
         let unit = ZERO_BY_WRITING_MAX;
         let middle = round_up(range.start, unit)..round_down(range.end, unit);
         if range.end - range.start <= ZERO_BY_WRITING_MAX || middle.is_empty() {
@@ -308,7 +308,7 @@ impl BlockDevice {
         if let Some(done) = self.discard.tried(tried, what).await {
             return done;
         }
-        // An older kernel. Of a block device this unmaps, or fails where the device has no means.
+        // An older kernel. On a block device this call unmaps, or fails if the device cannot unmap.
         let tried = self.core.fallocate(PUNCH_HOLE, &range);
         self.punch_hole.tried(tried, what).await.unwrap_or(Ok(()))
     }
@@ -317,13 +317,13 @@ impl BlockDevice {
         self.core.writable(Op::WriteZeroes)?;
         let what = (Op::WriteZeroes, &range);
         if room == Room::Release {
-            // As for a discard, and the kernel sees to it that zeroes are read.
+            // As for a discard, and the kernel ensures that the range reads as zeroes.
             let tried = self.core.fallocate(PUNCH_HOLE, &range);
             if let Some(done) = self.punch_hole.tried(tried, what).await {
                 return done;
             }
         }
-        // Where the disk cannot, the kernel writes the zeroes itself.
+        // If the disk does not support it, the kernel writes the zeroes itself.
         let tried = self.core.fallocate(ZERO_RANGE, &range);
         match self.zero_range.tried(tried, what).await {
             Some(done) => done,

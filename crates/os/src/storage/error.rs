@@ -1,39 +1,39 @@
-//! Why a device cannot be had. Each text says which path, what is wrong, and what to do.
+//! Reasons why a device cannot be opened. Each text names the path and the fault, and says what to do.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a path cannot be opened as a device.
+/// Reason why a path cannot be opened as a device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error(
         "cannot open {}: it does not exist; check the path, or create the file first",
         path.display()
     )]
     Missing {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
     },
-    /// The system does not let us.
+    /// The system denies access.
     #[error(
         "cannot open {}: permission denied; run as a user who may {} it (for a disk: root, or a \
          member of its group), and see that it is not immutable",
         path.display(), if *read_only { "read" } else { "read and write" }
     )]
     Denied {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// Whether only reading was asked for.
+        /// True if only read access was requested.
         read_only: bool,
     },
-    /// The path is something that stores no blocks.
+    /// The path is neither a file nor a block device.
     #[error("cannot open {}: it is {what}; give a regular file or a block device", path.display())]
     NotStorage {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// What it is.
+        /// The kind of the object.
         what: &'static str,
     },
     /// The file or device has no bytes.
@@ -42,7 +42,7 @@ pub enum OpenError {
         path.display()
     )]
     Empty {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
     },
     /// The last block is not whole.
@@ -52,47 +52,47 @@ pub enum OpenError {
         path.display(), len.next_multiple_of(u64::from(*block_size)), path.display()
     )]
     NotWholeBlocks {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
         /// Its size in bytes.
         len: u64,
         /// The block size in bytes.
         block_size: u32,
     },
-    /// The device's blocks are of a size that nothing here handles.
+    /// The device has an unsupported block size.
     #[error(
         "cannot open {}: its blocks are {block_size} bytes; only 512 and 4096 are supported",
         path.display()
     )]
     BlockSize {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
         /// The block size in bytes.
         block_size: u32,
     },
-    /// A block device that the kernel has given to somebody else.
+    /// The kernel has given the block device to another user.
     #[error(
         "cannot open {}: the device is in use ({users}); unmount or release it first",
         path.display()
     )]
     InUse {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// By whom.
+        /// The users.
         users: Users,
     },
-    /// A file that is being written through a loop device.
+    /// The file is the backing file of a loop device.
     #[error(
         "cannot open {}: it backs {loop_device} ({users}); unmount it and detach it with: \
          losetup -d {loop_device}",
         path.display()
     )]
     BacksLoop {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
         /// The loop device, as a path.
         loop_device: String,
-        /// Who uses that.
+        /// The users of the loop device.
         users: Users,
     },
     /// Another process has opened and locked it.
@@ -101,38 +101,38 @@ pub enum OpenError {
         path.display()
     )]
     Locked {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// Which, as far as can be seen.
+        /// The processes, as far as they are visible.
         users: Users,
-        /// True if that only reads.
+        /// True if the other process only reads.
         reads: bool,
     },
-    /// Writing was asked for, and cannot be.
+    /// Write access was requested, but is not possible.
     #[error(
         "cannot open {} for writing: {what} is read-only; make it writable, or open it for \
          reading only",
         path.display()
     )]
     ReadOnly {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// What is read-only: the filesystem or the device.
+        /// The read-only object: the filesystem or the device.
         what: &'static str,
     },
-    /// Anything else the system says.
+    /// Any other error of the system.
     #[error("cannot open {}: {action} failed: {source}", path.display())]
     Io {
-        /// What was asked for.
+        /// The path, as given.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Who uses a device, as far as the system tells: `mounted at /mnt`, `process 12 (qemu)`.
+/// Users of a device, as far as the system reports them: `mounted at /mnt`, `process 12 (qemu)`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Users(pub Vec<String>);
 
@@ -145,10 +145,10 @@ impl fmt::Display for Users {
     }
 }
 
-/// Why a file cannot be created.
+/// Reason why a file cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// There is something at the path, which is never overwritten.
+    /// The path already exists, and is never overwritten.
     #[error(
         "cannot create {}: it exists already; remove it first or choose another path",
         path.display()
@@ -165,17 +165,17 @@ pub enum CreateError {
     NoSpace {
         /// The path.
         path: PathBuf,
-        /// The size asked for, in bytes.
+        /// The requested size in bytes.
         len: u64,
     },
-    /// Anything else the system says.
+    /// Any other error of the system.
     #[error("cannot create {}: {action} failed: {source}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Which device a path means, by names that survive a reboot.
+//! Identity of the device at a path, by names that survive a reboot.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::sysfs::{self, DevNumber};
 
-/// What kind of thing stores the blocks.
+/// Kind of storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceKind {
     /// A regular file.
@@ -16,7 +16,7 @@ pub enum DeviceKind {
     Block,
 }
 
-/// Who a device is, to be remembered and found again under another path.
+/// Identity of a device, which is recorded to find the device again under another path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceIdentity {
     /// File or block device.
@@ -25,20 +25,19 @@ pub struct DeviceIdentity {
     pub len: u64,
     /// The path without symbolic links.
     pub path: String,
-    /// Names that stay when the kernel numbers its disks differently: for block devices those of
-    /// `/dev/disk` (`by-id/…`, `by-partuuid/…`, …), and `wwid:…` and `serial:…` of the disk; for
-    /// files the path. Empty for a block device that has none.
+    /// Names that stay when the kernel numbers its disks differently: for block devices those of `/dev/disk`
+    /// (`by-id/…`, `by-partuuid/…`, …), and `wwid:…` and `serial:…` of the disk; for files the path. Empty for a block
+    /// device without such a name.
     pub names: Vec<String>,
 }
 
-/// Directories of `/dev/disk` whose names belong to the device, not to where it is plugged in or to
-/// what is stored on it.
+/// Directories of `/dev/disk` whose names belong to the device, not to its port or to its content.
 const STABLE_LINKS: [&str; 2] = ["by-id", "by-partuuid"];
 
-/// Who the device at `path` is.
+/// Returns the identity of the device at `path`.
 ///
 /// # Errors
-/// If there is nothing, or neither a regular file nor a block device.
+/// If the path does not exist, or is neither a regular file nor a block device.
 pub fn identity(path: impl AsRef<Path>) -> io::Result<DeviceIdentity> {
     let path = fs::canonicalize(path)?;
     let metadata = fs::metadata(&path)?;
@@ -56,7 +55,7 @@ pub fn identity(path: impl AsRef<Path>) -> io::Result<DeviceIdentity> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let number = DevNumber(metadata.rdev());
-    // In sectors of 512 bytes, whatever the device's own are.
+    // In sectors of 512 bytes, whatever the block size of the device.
     let sectors: Option<u64> = number.dir().and_then(|dir| sysfs::value(&dir.join("size")));
     Ok(DeviceIdentity {
         kind: DeviceKind::Block,
@@ -96,19 +95,19 @@ fn names(number: DevNumber) -> Vec<String> {
     found
 }
 
-/// What a file or block device is known by as long as the system runs, whatever path leads to it.
+/// Identity of a file or block device while the system runs, independent of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeId {
-    /// A file: the device that its filesystem is on, and its inode there.
+    /// A file: the device of its filesystem, and its inode.
     File(u64, u64),
     /// A block device: its number.
     Block(u64),
 }
 
-/// Which file or block device a path leads to.
+/// Returns the identity of the file or block device at a path.
 ///
 /// # Errors
-/// If there is nothing.
+/// If the path does not exist.
 pub fn node_id(path: impl AsRef<Path>) -> io::Result<NodeId> {
     let metadata = fs::metadata(path)?;
     Ok(match metadata.file_type().is_block_device() {

@@ -1,4 +1,4 @@
-//! Files and block devices as [`forebay_device::Device`]s: opening them safely, I/O, who they are.
+//! Files and block devices as [`forebay_device::Device`]s: opening them safely, I/O, and their identity.
 
 mod below;
 mod bounce;

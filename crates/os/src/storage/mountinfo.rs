@@ -1,38 +1,38 @@
-//! What is mounted, from `/proc/self/mountinfo` (proc(5)). Reading it touches no filesystem, so it
-//! cannot hang on a dead one.
+//! The mounts listed in `/proc/self/mountinfo` (proc(5)). Reading it accesses no filesystem, so it cannot hang on a
+//! stale mount.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// One mount.
+/// A mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
     /// Major and minor number of the filesystem's device.
     pub device: (u32, u32),
-    /// Where it is.
+    /// Mount point.
     pub point: PathBuf,
     /// The filesystem's type.
     pub fstype: String,
-    /// What is mounted: a device's path for most, whatever they like for others.
+    /// Source of the mount: a device's path for most filesystems, any text for others.
     pub source: PathBuf,
 }
 
 impl Mount {
-    /// The one that `path` is in, found without looking there.
+    /// Returns the mount that contains `path`, without accessing the path.
     pub(super) fn of(path: &Path) -> Option<Mount> {
         let mounts = mounts().unwrap_or_default().into_iter();
-        // The innermost, and of those the uppermost.
+        // The innermost mount, and the uppermost of several in one place.
         let around = mounts.filter(|mount| path.starts_with(&mount.point));
         around.max_by_key(|mount| mount.point.as_os_str().len())
     }
 }
 
-/// All mounts that this process sees, in the order they were made.
+/// Returns all mounts that this process sees, in the order of mounting.
 ///
 /// # Errors
-/// If `/proc` is not there.
+/// If `/proc` is missing.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
@@ -53,7 +53,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's `\040` for characters that would break the fields.
+/// Decodes the kernel's `\040` escapes for characters that would break the fields.
 fn unescape(field: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

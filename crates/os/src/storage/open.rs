@@ -1,4 +1,4 @@
-//! Opening a path as a device, or saying exactly why not.
+//! Opens a path as a device, or returns the exact reason why it cannot.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,35 +22,34 @@ use super::{OpenError, busy, error::Users, sysfs};
 use crate::sys::ForeignLock;
 use crate::{Ring, sys};
 
-/// How long to wait for a device that is in use by nobody who can be seen. That is what a process
-/// leaves behind that was killed: its requests keep what they are about open, and locked, until the
-/// kernel is done with them, which on a slow disk takes long. So do our own, after they complete.
+/// Longest wait for a device that is in use without a visible user. A killed process leaves this state: its requests
+/// keep their files open and locked until the kernel has finished them, which takes long on a slow disk. Requests of
+/// this process do the same after they complete.
 const NOBODY_MAX: Duration = Duration::from_secs(60);
-/// How long to wait for a process that only reads the device.
+/// Longest wait for a process that only reads the device.
 const READERS_MAX: Duration = Duration::from_secs(60);
-/// After how long that is said.
+/// Time after which a wait is logged.
 const NOBODY_SAID: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The number of times that a lock is tried when the one in its way is gone before its kind is known.
+/// Number of attempts to take a lock when the conflicting lock disappears before its kind is known.
 const LOCK_TRIES: u32 = 100;
 
-/// How to open a device.
+/// Options for opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// For looking only, which is also possible while a block device is mounted. Several may look
-    /// at once; none while somebody here writes.
+    /// Opens for reading only, which is also possible while a block device is mounted. Several readers may share a
+    /// device, but not with a writer that holds the lock.
     pub read_only: bool,
-    /// Blocks of 512 bytes, also where the device or its filesystem takes larger ones only: for what
-    /// was stored in such blocks when it still took them. A write of a part of a larger block reads
-    /// the block before.
+    /// Uses blocks of 512 bytes even if the device or its filesystem accepts only larger blocks, for data that was
+    /// stored while it accepted them. A write of a part of a larger block first reads the block.
     pub small_blocks: bool,
-    /// Waits for a while if another process only reads the device, as `forebay check` does: a monitoring job must not
-    /// keep a volume from being attached.
+    /// Waits up to a limit if another process only reads the device, as `forebay check` does. A monitoring job must not
+    /// prevent a volume from being attached.
     pub outlast_readers: bool,
 }
 
 impl OpenOptions {
-    /// To go on with what was stored there before, in blocks of whatever size.
+    /// Returns the options for opening existing data, in blocks of any size.
     pub fn existing() -> OpenOptions {
         OpenOptions {
             small_blocks: true,
@@ -58,7 +57,7 @@ impl OpenOptions {
         }
     }
 
-    /// The same, for who can wait for another process that only reads the device.
+    /// Returns the options with waiting for other processes that only read the device.
     #[must_use]
     pub fn outlasting_readers(self) -> OpenOptions {
         OpenOptions {
@@ -67,7 +66,7 @@ impl OpenOptions {
         }
     }
 
-    /// The same, for looking only.
+    /// Returns the options for reading only.
     #[must_use]
     pub fn for_reading(self) -> OpenOptions {
         OpenOptions {
@@ -77,16 +76,16 @@ impl OpenOptions {
     }
 }
 
-/// A device that is open. Closed, and unlocked, when the last share of `device` is dropped.
+/// An open device. It is closed and unlocked when the last share of `device` is dropped.
 pub struct Opened {
     /// The device.
     pub device: Rc<dyn Device>,
-    /// Who it is.
+    /// Identity of the device.
     pub identity: DeviceIdentity,
 }
 
-/// Opens the regular file or block device at `path` for direct I/O on `ring`, for nobody else's use
-/// while it is open for writing.
+/// Opens the regular file or block device at `path` for direct I/O on `ring`. While it is open for writing, other
+/// processes that use the same protection cannot open it.
 ///
 /// # Errors
 /// See [`OpenError`]; each says what to do about it.
@@ -118,7 +117,7 @@ pub fn open(
     Ok(Opened { device, identity })
 }
 
-/// What was asked for, to word the errors.
+/// The request, for the text of errors.
 struct Asked {
     path: PathBuf,
     read_only: bool,
@@ -127,7 +126,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Tries `open` until the device is not in use, or in use by somebody who can be seen.
+    /// Retries `open` while the device is in use without a visible user, or only by a reader that can be waited for.
     fn patiently<T>(
         &self,
         ring: &Ring,
@@ -189,7 +188,7 @@ impl Asked {
     ) -> Result<(OwnedFd, Probed), OpenError> {
         self.no_loop_over(metadata)?;
         let (fd, direct) = self.open_direct_if_possible(canonical)?;
-        // Of what is open now, not of what was there before.
+        // Metadata of the open file, since the path may refer to another file by now.
         let file = File::from(fd);
         let metadata = file.metadata().map_err(|e| self.refused(e, "stat"))?;
         self.lock(&file, |ours| busy::users_of_file(&metadata, ours))?;
@@ -198,7 +197,7 @@ impl Asked {
         Ok((file.into(), probed))
     }
 
-    /// The file as a device.
+    /// Returns the file as a device.
     fn file(
         &self,
         ring: &Rc<Ring>,
@@ -252,8 +251,8 @@ impl Asked {
         }
     }
 
-    /// Nothing of the kernel's keeps a loop device from being put over what another writes to: it
-    /// takes neither notice of locks, nor a claim on a block device.
+    /// Refuses a backing file of a loop device. The kernel allows a loop device over storage that another process
+    /// writes to: it ignores locks as well as claims on a block device.
     fn no_loop_over(&self, metadata: &fs::Metadata) -> Result<(), OpenError> {
         match sysfs::loop_over(metadata) {
             Some((name, number)) if !self.read_only => Err(OpenError::BacksLoop {
@@ -277,7 +276,7 @@ impl Asked {
         self.no_loop_over(metadata)?;
         let mut flags = self.flags() | OFlags::DIRECT;
         if !self.read_only {
-            // On a block device: fail if mounted or claimed, and claim it.
+            // On a block device: fails if it is mounted or claimed, and claims it.
             flags |= OFlags::EXCL;
         }
         let users = |ours| busy::users_of_device(number, ours);
@@ -301,17 +300,17 @@ impl Asked {
 
     fn lock(&self, fd: impl AsFd, users: impl Fn(usize) -> Users) -> Result<(), OpenError> {
         let fd = fd.as_fd();
-        // A lock may go between the refusal and the question what it was: then it is tried again.
-        // One that comes and goes each time is taken for a reader's.
+        // A lock may disappear between the refusal and the query for its kind: then the lock is tried again. A lock
+        // that keeps appearing and disappearing is treated as a reader's.
         let mut foreign = ForeignLock::Shared;
         for _ in 0..LOCK_TRIES {
             match sys::lock_file(fd, self.read_only) {
-                // fcntl may say either when another holds it.
+                // fcntl may return either error when another process holds the lock.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
                 }
                 result => return result.map_err(|e| self.refused(e, "locking it")),
             }
-            // Before the users are looked for, which takes so long that the lock may be gone by then.
+            // Queried before the search for users, which takes so long that the lock may be gone by then.
             let asked = sys::foreign_lock(fd, self.read_only);
             if let Some(found) = asked.map_err(|e| self.refused(e, "asking who locked it"))? {
                 foreign = found;
@@ -320,7 +319,7 @@ impl Asked {
         }
         Err(OpenError::Locked {
             path: self.path.clone(),
-            // The descriptor we just opened makes us one of them.
+            // The descriptor opened above counts as a user, too.
             users: users(1),
             reads: !self.read_only && foreign == ForeignLock::Shared,
         })

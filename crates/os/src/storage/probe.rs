@@ -1,4 +1,4 @@
-//! What an open file or block device is like.
+//! Properties of an open file or block device.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,19 +10,19 @@ use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, statx};
 
 use super::sysfs::DevNumber;
 
-/// The request size to prefer where the device names none: large enough for full bandwidth on
-/// every disk we measured, small enough not to hold up others.
+/// Preferred request size if the device reports none: large enough for full bandwidth on every disk we measured, small
+/// enough not to delay other requests.
 const PREFERRED_IO_BYTES: u32 = 128 << 10;
 
-/// What must be known of a device to do I/O on it.
+/// Properties of a device that are needed for I/O on it.
 pub(super) struct Probed {
     pub(super) geometry: Geometry,
-    /// What a request's memory must be aligned to, in bytes.
+    /// Required alignment of a request's memory, in bytes.
     pub(super) memory_align: usize,
 }
 
 impl Probed {
-    /// The same file opened without `O_DIRECT`.
+    /// Returns the properties of the same file opened without `O_DIRECT`.
     pub(super) fn through_the_page_cache(&self) -> Probed {
         let geometry = Geometry {
             block_size: SECTOR_BYTES as u32,
@@ -36,15 +36,15 @@ impl Probed {
     }
 }
 
-/// What direct I/O on a file must be aligned to, in bytes.
+/// Required alignment for direct I/O on a file, in bytes.
 #[derive(Clone, Copy)]
 struct DirectAlign {
     memory: u32,
     offset: u32,
 }
 
-/// The alignment the filesystem asks for; `None` if the kernel does not say. Zeroes say that it does
-/// no direct I/O.
+/// Returns the alignment that the filesystem requires; `None` if the kernel does not report it. Zeroes mean that the
+/// file does not support direct I/O.
 fn direct_align(fd: BorrowedFd<'_>) -> Option<DirectAlign> {
     let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
@@ -54,20 +54,20 @@ fn direct_align(fd: BorrowedFd<'_>) -> Option<DirectAlign> {
     })
 }
 
-/// Whether a file opened with `O_DIRECT` really can do direct I/O, in blocks we can handle. Some
-/// filesystems take the flag and then refuse or ignore it.
+/// Returns true if a file opened with `O_DIRECT` really supports direct I/O, in a supported block size. Some
+/// filesystems accept the flag and then refuse or ignore it.
 pub(super) fn does_direct_io(fd: BorrowedFd<'_>) -> bool {
     match direct_align(fd) {
         Some(align) => {
             let (memory, offset) = (align.memory as usize, u64::from(align.offset));
             (1..=4096).contains(&offset) && (1..=ALIGN).contains(&memory)
         }
-        // An older kernel: the open succeeded, and that has to do.
+        // An older kernel: the successful open must suffice.
         None => true,
     }
 }
 
-/// A regular file's geometry. `direct` says whether it is open for direct I/O.
+/// Returns a regular file's properties. `direct` is true if it is open for direct I/O.
 pub(super) fn file(
     fd: BorrowedFd<'_>,
     metadata: &fs::Metadata,
@@ -84,7 +84,7 @@ pub(super) fn file(
         Some(n) if u64::from(n) > SECTOR_BYTES => 4096,
         _ => 512,
     };
-    // A filesystem block is in one piece on the disk, more than that need not be.
+    // A filesystem block is contiguous on the disk; a larger range need not be.
     let filesystem_block = u32::try_from(metadata.blksize()).unwrap_or(4096);
     let physical = disk.queue("physical_block_size").unwrap_or(0) as u32;
     let punches_holes = writable && punches_holes(fd, metadata.len());
@@ -110,7 +110,7 @@ pub(super) fn file(
     }
 }
 
-/// A block device's geometry.
+/// Returns a block device's properties.
 pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result<Probed> {
     let block_size = rustix::fs::ioctl_blksszget(fd)?;
     let physical = rustix::fs::ioctl_blkpbszget(fd)?;
@@ -138,9 +138,9 @@ pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result
     })
 }
 
-/// Whether a disk's own way of zeroing is to unmap. Kernels from 6.17 on say for which it is sure.
-/// Of loop devices they do not, but those punch holes. Before, a disk that discards and has some
-/// means of zeroing is the most that can be known.
+/// Returns true if the disk zeroes by unmapping. Kernels from 6.17 on report the disks for which this is certain. They
+/// do not report it for loop devices, but those punch holes. On older kernels, the best estimate is a disk that
+/// discards and has some means of zeroing.
 fn zeroes_by_unmapping(device: DevNumber) -> bool {
     let limit = |name| device.queue(name);
     if limit("write_zeroes_max_bytes").unwrap_or(0) == 0 {
@@ -170,7 +170,7 @@ fn preferred(disk: DevNumber) -> u32 {
     }
 }
 
-/// Whether holes can be punched: tried beyond the end of the file, where there is nothing to lose.
+/// Returns true if holes can be punched. This is tried beyond the end of the file, where no data can be lost.
 fn punches_holes(fd: impl AsFd, len: u64) -> bool {
     let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let beyond = len.next_multiple_of(1 << 20);

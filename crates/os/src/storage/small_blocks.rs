@@ -1,23 +1,22 @@
-//! Blocks of 512 bytes on a device that takes direct I/O in larger ones only.
+//! Blocks of 512 bytes on a device that accepts direct I/O in larger blocks only.
 //!
-//! What is stored in 512-byte blocks must stay in reach when the blocks beneath grow: a kernel asks
-//! for direct I/O in larger units than the one before, an image is copied to a filesystem on a disk
-//! of 4096-byte sectors, a disk is put in another enclosure. A write of a part of a large block reads
-//! the whole block, replaces the part, and writes the block back.
+//! Data stored in 512-byte blocks must stay accessible when the blocks beneath grow. For example, a newer kernel
+//! requires larger units for direct I/O, an image is copied to a filesystem on a disk with 4096-byte sectors, or a disk
+//! is moved to another enclosure. A write of a part of a large block reads the whole block, replaces the part, and
+//! writes the block back.
 //!
-//! What is assumed of media stays true: a write of one small block is atomic. The large block around
-//! it is written by one request. If the medium writes that atomically, the small one is, too. If it
-//! tears at smaller blocks, it tears between old and new bytes that differ in the small block only,
-//! and that is no smaller than the medium's. The neighbours' bytes are the same before and after, so
-//! what was durable of them stays so, whatever a power cut leaves of the write. (A write that fails
-//! may leave the whole large block unreadable. So may one of a disk that has such blocks inside and
-//! pretends otherwise, which are most.)
+//! The assumption about devices still holds: a write of one small block is atomic. The large block around it is written
+//! by one request. If the device writes the large block atomically, the small block is atomic, too. If the device tears
+//! the write at smaller blocks, old and new bytes differ only in the small block, which is no smaller than the device's
+//! blocks. The neighbours' bytes are the same before and after the write, so their durable data stays intact, whatever
+//! a power cut leaves of the write. (A write that fails may leave the whole large block unreadable. The same can happen
+//! on a disk that has such blocks internally and hides them, as most disks do.)
 //!
-//! Invariant: changes of one large block take turns, whole ones too. Or two that read it at the same
-//! time would undo each other's part.
+//! Invariant: changes of one large block are serialized, including writes of the whole block. Otherwise two changes
+//! that read it at the same time would undo each other.
 //!
-//! A file may end within a large block. Direct I/O cannot write that rest without making the file
-//! longer, so it goes through the page cache, it alone, and is made durable by the same flush.
+//! A file may end within a large block. Direct I/O cannot write that rest without extending the file. So only the rest
+//! goes through the page cache, and the same flush makes it durable.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,7 +27,7 @@ use forebay_units::{SECTOR_BYTES, round_down, round_up};
 
 use super::disk::as_op;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct SmallBlocks {
     /// The whole large blocks.
     large: Rc<dyn Device>,
@@ -38,7 +37,7 @@ pub(super) struct SmallBlocks {
 }
 
 impl SmallBlocks {
-    /// Over `large`, and behind its end, what `rest` has beyond.
+    /// Creates the device over `large`; bytes after the end of `large` are in `rest`.
     pub(super) fn new(large: Rc<dyn Device>, rest: Option<Rc<dyn Device>>) -> SmallBlocks {
         SmallBlocks {
             large,
@@ -47,13 +46,14 @@ impl SmallBlocks {
         }
     }
 
-    /// The whole large blocks that `range` touches, which ends where they end at the latest.
+    /// Returns the whole large blocks that `range` touches. The range must not pass the end of the last whole large
+    /// block.
     fn around(&self, range: &Range<u64>) -> Range<u64> {
         let block = u64::from(self.large.geometry().block_size);
         round_down(range.start, block)..round_up(range.end, block)
     }
 
-    /// Where `range` passes the end of the last whole large block.
+    /// Returns the position at which `range` passes the end of the last whole large block.
     fn split(&self, range: &Range<u64>) -> u64 {
         self.large.geometry().len.clamp(range.start, range.end)
     }
@@ -107,7 +107,7 @@ impl SmallBlocks {
         let mut edges = vec![around.start, around.end - block];
         edges.dedup();
         for edge in edges {
-            // Of a block that is replaced as a whole, nothing needs to be known.
+            // A block that is replaced completely need not be read.
             if range.start <= edge && edge + block <= range.end {
                 continue;
             }
@@ -123,7 +123,7 @@ impl SmallBlocks {
             .await
     }
 
-    /// The whole large blocks within `range`, and the edges before and behind them.
+    /// Returns the whole large blocks within `range`, and the edges before and after them.
     fn inner(&self, range: &Range<u64>) -> (Range<u64>, [Range<u64>; 2]) {
         let block = u64::from(self.large.geometry().block_size);
         let start = round_up(range.start, block).min(range.end);
@@ -131,7 +131,7 @@ impl SmallBlocks {
         (start..end, [range.start..start, end..range.end])
     }
 
-    /// The content of what is discarded is nobody's, so parts of blocks are left.
+    /// Discards whole large blocks only. The content of a discarded range is undefined, so partial blocks may be left.
     async fn discard(&self, range: Range<u64>) -> Result<()> {
         let (whole, _) = self.inner(&range);
         if whole.is_empty() {
@@ -157,8 +157,8 @@ impl SmallBlocks {
 }
 
 impl Device for SmallBlocks {
-    /// A file that ended within a large block keeps its length while it is open: its last bytes go another way, and
-    /// would have to go this one from then on.
+    /// A file that ends within a large block keeps its length while it is open. After growing, its last bytes would
+    /// have to move from the page cache to direct I/O.
     fn refresh_len(&self) -> Result<u64> {
         match self.rest {
             Some(_) => Ok(self.geometry().len),
@@ -184,7 +184,7 @@ impl Device for SmallBlocks {
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        // One file, so one flush for what went past the page cache and what is in it.
+        // Both paths write to one file, so one flush covers direct writes and the page cache.
         self.large.flush()
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes each request take its time, and notes what is written.
+    /// Delays each request, and records writes.
     struct Slow {
         rt: Rt,
         writes: RefCell<Vec<Range<u64>>>,
@@ -237,7 +237,7 @@ mod tests {
     type Large = Tap<RamDevice, Slow>;
 
     const LARGE: u64 = 64 << 10;
-    /// With a rest behind the large blocks.
+    /// With a rest after the large blocks.
     const LEN: u64 = LARGE + 3 * 512;
 
     fn run<F: Future<Output = ()> + 'static>(

@@ -1,4 +1,4 @@
-//! What `/sys` says about block devices.
+//! Information about block devices in `/sys`.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,23 +7,23 @@ use std::str::FromStr;
 
 use super::mountinfo::Mount;
 
-/// A block device's number, as `stat` gives it.
+/// A block device's number, as `stat` returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DevNumber(pub(super) u64);
 
 impl DevNumber {
-    /// As `major:minor`, which is how `/sys` and `mountinfo` name it.
+    /// Returns the number as `major:minor`, as `/sys` and `mountinfo` write it.
     pub(super) fn text(self) -> String {
         let (major, minor) = (rustix::fs::major(self.0), rustix::fs::minor(self.0));
         format!("{major}:{minor}")
     }
 
-    /// The device's directory; `None` if it is no block device (as for a file on btrfs or NFS).
+    /// Returns the device's directory; `None` if the number is not a block device's (as for a file on btrfs or NFS).
     pub(super) fn dir(self) -> Option<PathBuf> {
         fs::canonicalize(Path::new("/sys/dev/block").join(self.text())).ok()
     }
 
-    /// The directory of the whole disk, which is the device's own if it is no partition.
+    /// Returns the directory of the whole disk; the device's own directory if it is not a partition.
     pub(super) fn disk_dir(self) -> Option<PathBuf> {
         let dir = self.dir()?;
         if dir.join("partition").exists() {
@@ -32,35 +32,35 @@ impl DevNumber {
         Some(dir)
     }
 
-    /// A limit of the disk's queue, in the unit `/sys` has it in.
+    /// Returns a limit of the disk's queue, in the unit used in `/sys`.
     pub(super) fn queue(self, limit: &str) -> Option<u64> {
         value(&self.disk_dir()?.join("queue").join(limit))
     }
 
-    /// True if it is a loop device or a partition of one.
+    /// Returns true if the device is a loop device or a partition of a loop device.
     pub(super) fn is_loop(self) -> bool {
         self.disk_dir().is_some_and(|dir| dir.join("loop").exists())
     }
 
-    /// True if the kernel lets nobody write to it.
+    /// Returns true if the kernel treats the device as read-only.
     pub(super) fn is_read_only(self) -> bool {
         self.dir().and_then(|dir| value::<u8>(&dir.join("ro"))) == Some(1)
     }
 }
 
-/// The trimmed content of a file in `/sys`, if there is any.
+/// Returns the trimmed content of a file in `/sys`; `None` if it is missing or empty.
 pub(super) fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let trimmed = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     (!trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
-/// The same, understood as a number or the like.
+/// Returns the parsed content of a file in `/sys`.
 pub(super) fn value<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// The names in a directory, in order; none if there is no such directory.
+/// Returns the names in a directory, in order; empty if the directory is missing.
 pub(super) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -70,12 +70,12 @@ pub(super) fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The first loop device over `storage`, a file or a block device.
+/// Returns the first loop device over `storage`, a file or a block device.
 pub(super) fn loop_over(storage: &fs::Metadata) -> Option<(String, DevNumber)> {
     loops_over(storage).next()
 }
 
-/// The loop devices over `storage`: what is written to them is written there.
+/// Returns the loop devices over `storage`: data written to them is written to `storage`.
 pub(super) fn loops_over(storage: &fs::Metadata) -> impl Iterator<Item = (String, DevNumber)> {
     let names = names(Path::new("/sys/block")).into_iter();
     names.filter_map(|name| {
@@ -94,7 +94,7 @@ pub(super) fn loops_over(storage: &fs::Metadata) -> impl Iterator<Item = (String
     })
 }
 
-/// True for one file, and for block devices of which one is the other or has it as a partition.
+/// Returns true for one file, and for block devices that are equal or of which one is a partition of the other.
 fn is_same_storage(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     let is_block = |m: &fs::Metadata| m.file_type().is_block_device();
     if !is_block(a) || !is_block(b) {
@@ -107,13 +107,13 @@ fn is_same_storage(a: &fs::Metadata, b: &fs::Metadata) -> bool {
     a == b || holds(a, b) || holds(b, a)
 }
 
-/// Filesystems that another machine, or a process, answers for.
+/// Filesystems that another machine, or a process, serves.
 const ANSWERED_ELSEWHERE: [&str; 9] = [
     "fuse", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "gfs2",
 ];
 
-/// True if `path` is in a filesystem that is served elsewhere, other than that of device `except`. To
-/// look at it there is to wait for the server, which may hang, or be the one that asks.
+/// Returns true if `path` is in a filesystem that is served elsewhere, other than that of device `except`. Accessing
+/// the path means waiting for the server, which may hang, or may be the calling process.
 pub(super) fn may_hang(path: &Path, except: DevNumber) -> bool {
     let innermost = Mount::of(path);
     innermost.is_some_and(|mount| {

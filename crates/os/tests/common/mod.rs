@@ -1,4 +1,4 @@
-//! What the tests here share.
+//! Helpers shared by the tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::future::Future;
@@ -9,7 +9,7 @@ use forebay_device::{Buf, BufMut, Device};
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::{Executor, Rt};
 
-/// Runs what `make` makes on an executor with a ring of its own.
+/// Runs the future of `make` on an executor with its own ring.
 pub(crate) fn run<T, F>(make: impl FnOnce(Rt, Rc<Ring>) -> F) -> T
 where
     T: 'static,
@@ -20,12 +20,12 @@ where
     executor.block_on(make(executor.rt(), ring))
 }
 
-/// A directory on a disk (not in memory), removed at the end.
+/// Creates a directory on a disk (not in memory), removed at the end.
 pub(crate) fn dir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A new file of `len` bytes.
+/// Creates a file of `len` bytes.
 pub(crate) fn file(dir: &tempfile::TempDir, name: &str, len: u64) -> PathBuf {
     let path = dir.path().join(name);
     forebay_os::create_file(&path, len, false).unwrap();
@@ -48,7 +48,7 @@ pub(crate) async fn read(device: &dyn Device, at: u64, len: usize) -> Vec<u8> {
     device.read(at, BufMut::zeroed(len)).await.unwrap().to_vec()
 }
 
-/// True for the superuser; says loudly what is not tested otherwise.
+/// Returns true for the superuser; otherwise reports the skipped test.
 pub(crate) fn root_or_skip(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
