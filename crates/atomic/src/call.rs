@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::ioctls::Command;
 
-/// Asks it of an open file. The argument is read and written only as far as the command says.
+/// Sends a command to an open file. The argument is read and written only as far as the command specifies.
 pub(crate) fn call(file: BorrowedFd<'_>, command: Command, argument: &mut [u8]) -> io::Result<()> {
     let number = command.number(argument.len());
     let len = (number >> 16) as usize & crate::ioctls::ARGUMENT_MAX;
@@ -18,7 +18,8 @@ pub(crate) fn call(file: BorrowedFd<'_>, command: Command, argument: &mut [u8]) 
         argument.len(),
         "the argument is as long as the number says"
     );
-    // SAFETY: the kernel reads and writes as many bytes as the number says, which are the argument's, and keeps nothing.
+    // SAFETY: the kernel reads and writes the number of bytes that is encoded in `number`, which is the argument's
+    // length, and keeps no reference.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), argument.as_mut_ptr()) };
     match done {
         0.. => Ok(()),

@@ -1,65 +1,66 @@
-//! The ioctls of files on a mounted Forebay filesystem: numbers, and what lies where their argument points.
+//! The ioctls of files on a mounted Forebay filesystem: their numbers, and the layout of their arguments.
 //!
-//! The same is in `include/forebay_atomic.h` and `python/forebay_atomic.py`. The kernel passes on what a number says of
-//! the argument's length and direction, and no more: at most [`ARGUMENT_MAX`] bytes.
+//! `include/forebay_atomic.h` and `python/forebay_atomic.py` define the same interface. The kernel passes on only the
+//! length and direction of the argument that are encoded in a number: at most [`ARGUMENT_MAX`] bytes.
 //!
-//! Numbers are in the machine's own order.
+//! Integers are in the machine's byte order.
 
 use std::ops::Range;
 
-/// The most bytes that an argument has.
+/// Maximum bytes of an argument.
 pub const ARGUMENT_MAX: usize = (1 << 14) - 1;
 /// Bytes of an argument of [`Command::Change`] before its parts.
 pub const CHANGE_HEADER: usize = 16;
-/// Bytes that each part takes there, beside its data.
+/// Bytes of each part in that argument, without its data.
 pub const PART: usize = 24;
 /// Bytes of [`Features`].
 pub const FEATURES: usize = 16;
 
-/// The type of all that are Forebay's own.
+/// Type of Forebay's own ioctls.
 const TYPE: u32 = 0xFB;
 const WRITE: u32 = 1;
 const READ: u32 = 2;
 
-/// The number of an ioctl, as `linux/ioctl.h` makes it.
+/// Returns the number of an ioctl, as `linux/ioctl.h` composes it.
 const fn number(direction: u32, of: u32, nr: u32, len: usize) -> u32 {
     direction << 30 | (len as u32) << 16 | of << 8 | nr
 }
 
-/// FusionIO's: writes of this file are to be atomic. MariaDB and MySQL ask for it.
+/// FusionIO's ioctl: writes of this file must be atomic. Used by MariaDB and MySQL.
 pub const DFS_ATOMIC_WRITE_SET: u32 = number(WRITE, 0x95, 2, 4);
-/// F2FS's (`linux/f2fs.h`): which features the filesystem has.
+/// F2FS's ioctl (`linux/f2fs.h`) that returns the features of the filesystem.
 pub const F2FS_GET_FEATURES: u32 = number(READ, 0xf5, 12, 4);
-/// Among F2FS's features: writes can be gathered, and are then done at once. SQLite looks for it.
+/// F2FS feature: writes can be collected and then committed atomically. SQLite checks for it.
 pub const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
-/// F2FS's: what is written to the open file from now on is gathered.
+/// F2FS's ioctl that begins to collect writes to the open file.
 pub const F2FS_START_ATOMIC_WRITE: u32 = number(0, 0xf5, 1, 0);
-/// F2FS's: and is now done.
+/// F2FS's ioctl that commits the collected writes.
 pub const F2FS_COMMIT_ATOMIC_WRITE: u32 = number(0, 0xf5, 2, 0);
-/// F2FS's: what was gathered is forgotten.
+/// F2FS's ioctl that aborts the collected writes.
 pub const F2FS_ABORT_ATOMIC_WRITE: u32 = number(0, 0xf5, 5, 0);
 
-/// What can be asked of an open file.
+/// Commands for an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// What there is: gives [`Features`].
+    /// Returns [`Features`].
     Features,
-    /// Begins a transaction, and gives its id. It ends when this open file is closed, at the latest.
+    /// Begins a transaction, and returns its id. The transaction ends at the latest when this open file is closed.
     Begin,
-    /// This open file takes part in the transaction of an id: what is written to it is done with that.
+    /// Adds this open file to the transaction with an id: later writes to it become part of the transaction.
     Join,
-    /// [Parts](Part) of this file are changed: in the transaction of an id, or, with 0, at once.
+    /// Changes [parts](Part) of this file: in the transaction with an id, or immediately and atomically if the id is 0.
     Change,
-    /// Does all of the transaction that this open file began.
+    /// Commits the transaction that this open file began.
     Commit,
-    /// Forgets it.
+    /// Aborts the transaction that this open file began.
     Abort,
-    /// This file gets the data of the one whose open file began the transaction of an id, and that the data of this. It ends.
+    /// Exchanges the data of this file and of the file whose open file began the transaction with an id. The
+    /// transaction ends.
     Exchange,
 }
 
 impl Command {
-    /// The command of a number.
+    /// Returns the command with a number.
     pub fn of(number: u32) -> Option<Command> {
         let all = [
             Command::Features,
@@ -77,7 +78,7 @@ impl Command {
         }
     }
 
-    /// Its number; of [`Command::Change`], with an argument of so many bytes.
+    /// Returns the command's number; for [`Command::Change`], with an argument of `len` bytes.
     pub const fn number(self, len: usize) -> u32 {
         match self {
             Command::Features => number(READ, TYPE, 0, FEATURES),
@@ -91,19 +92,19 @@ impl Command {
     }
 }
 
-/// What can be done at once.
+/// Limits of an atomic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
-    /// Of this interface: 1.
+    /// Version of this interface: 1.
     pub version: u32,
-    /// Pieces that are not neighbours, in all files together; whatever else changes with them counts, too.
+    /// Maximum number of non-adjacent extents in all files together, including metadata that changes with them.
     pub pieces_max: u32,
-    /// Bytes, in all files together; the same.
+    /// Maximum number of bytes in all files together, including metadata that changes with them.
     pub bytes_max: u64,
 }
 
 impl Features {
-    /// Its bytes.
+    /// Encodes the features.
     pub fn encode(&self) -> [u8; FEATURES] {
         let mut bytes = [0; FEATURES];
         bytes[..4].copy_from_slice(&self.version.to_ne_bytes());
@@ -112,7 +113,7 @@ impl Features {
         bytes
     }
 
-    /// What these bytes say.
+    /// Decodes the features.
     pub fn decode(bytes: &[u8; FEATURES]) -> Features {
         Features {
             version: u32_at(bytes, 0),
@@ -122,12 +123,12 @@ impl Features {
     }
 }
 
-/// A part of a file, and what becomes of it.
+/// A change of a range of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
-    /// This data is there. The file ends no sooner than it.
+    /// Writes this data at an offset. The file is extended if it ends before the end of the data.
     Write(u64, &'a [u8]),
-    /// Zeroes are there, which take no room; the file's size stays.
+    /// Makes this range a hole, which reads as zeroes and takes no space. The file's size does not change.
     Punch(Range<u64>),
 }
 
@@ -135,7 +136,7 @@ const KIND_WRITE: u32 = 0;
 const KIND_PUNCH: u32 = 1;
 
 impl Part<'_> {
-    /// Bytes that it takes in an argument.
+    /// Returns the bytes that the part takes in an argument.
     pub fn encoded(&self) -> usize {
         match self {
             Part::Write(_, data) => PART + data.len(),
@@ -144,8 +145,8 @@ impl Part<'_> {
     }
 }
 
-/// The argument of [`Command::Change`], for the transaction of an id: how many parts there are, each, and the data of all
-/// that have some.
+/// Encodes the argument of [`Command::Change`] for the transaction with an id: the number of parts, each part, and then
+/// the data of all writes.
 pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
     let mut out = id.to_ne_bytes().to_vec();
     out.extend_from_slice(&(parts.len() as u32).to_ne_bytes());
@@ -168,7 +169,7 @@ pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
     out
 }
 
-/// What such an argument says; none if it is none. No part ends beyond what 63 bits can say.
+/// Decodes the argument. `None` if it is malformed. The end of each part fits into 63 bits.
 pub fn decode_parts(bytes: &[u8]) -> Option<(u64, Vec<Part<'_>>)> {
     let (header, rest) = bytes.split_first_chunk::<CHANGE_HEADER>()?;
     let count = u32_at(header, 8) as usize;

@@ -1,24 +1,24 @@
-//! Atomic updates of files on a mounted Forebay filesystem, for programs of one's own: many ranges of one file or of
-//! several are changed together, or, at a crash, not at all.
+//! Atomic updates of files on a mounted Forebay filesystem, for programs that use this interface. Many ranges of one or
+//! several files change together; after a crash either all of them have changed or none.
 //!
 //! ```no_run
 //! use forebay_atomic::{Part, Transaction, change, exchange};
 //! # fn main() -> std::io::Result<()> {
 //! # let (accounts, journal, new) = (std::fs::File::open("a")?, std::fs::File::open("b")?, std::fs::File::open("c")?);
-//! // Places of one file.
+//! // Several ranges of one file.
 //! change(&accounts, &[Part::Write(0, b"100"), Part::Write(4096, b"200"), Part::Punch(8192..16384)])?;
 //! // Two files.
 //! let transaction = Transaction::begin(&accounts)?;
 //! transaction.change(&accounts, &[Part::Write(0, b"90"), Part::Write(4096, b"210")])?;
 //! transaction.change(&journal, &[Part::Write(0, b"10 from the first to the second")])?;
 //! transaction.commit()?;
-//! // What a file has, for what another has.
+//! // Exchange the data of two files.
 //! exchange(&accounts, &new)?;
 //! # Ok(()) }
 //! ```
 //!
-//! That something is done at once does not make it durable: `fsync` of any of the files does, afterwards.
-//! What is promised is in `docs/atomic.md`; numbers and structures are in [`ioctls`].
+//! An atomic change is not durable by itself: a later `fsync` of any of the files makes it durable. The guarantees are
+//! in `docs/atomic.md`; numbers and structures are in [`ioctls`].
 
 mod call;
 pub mod ioctls;
@@ -31,20 +31,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use call::call;
 use ioctls::{ARGUMENT_MAX, CHANGE_HEADER, Command, FEATURES, PART, encode_parts};
 
-/// What can be done at once where a file is.
+/// Returns the limits of atomic changes on the filesystem of a file.
 ///
 /// # Errors
-/// `ENOTTY` if the file is on no mounted Forebay filesystem.
+/// `ENOTTY` if the file is not on a mounted Forebay filesystem.
 pub fn features(file: impl AsFd) -> io::Result<Features> {
     let mut bytes = [0; FEATURES];
     call(file.as_fd(), Command::Features, &mut bytes)?;
     Ok(Features::decode(&bytes))
 }
 
-/// Changes parts of a file, which is open for writing, all at once. Later ones are over earlier ones.
+/// Changes parts of a file, which must be open for writing, atomically. Where parts overlap, the later part wins.
 ///
 /// # Errors
-/// `E2BIG` if it is more than can be done at once; and what writing gives. Nothing was done then.
+/// `E2BIG` if the change exceeds the limit of an atomic change, and all errors of writing. Nothing was changed then.
 pub fn change(file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
     let file = file.as_fd();
     let len = CHANGE_HEADER + parts.iter().map(Part::encoded).sum::<usize>();
@@ -57,7 +57,7 @@ pub fn change(file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
     transaction.commit()
 }
 
-/// Makes holes of many ranges of a file at once.
+/// Makes holes of many ranges of a file, atomically.
 ///
 /// # Errors
 /// As for [`change`].
@@ -66,18 +66,18 @@ pub fn punch(file: impl AsFd, ranges: &[std::ops::Range<u64>]) -> io::Result<()>
     change(file, &parts)
 }
 
-/// Exchanges what two files have in them, at once: the data and the size, nothing else. Both are open for reading and
-/// writing.
+/// Exchanges the data of two files, atomically: their content and size, but no other attributes. Both must be open for
+/// reading and writing.
 ///
 /// # Errors
-/// If they are not on the same filesystem, or not so open.
+/// If they are not on the same filesystem, or are not open for reading and writing.
 pub fn exchange(one: impl AsFd, other: impl AsFd) -> io::Result<()> {
     let transaction = Transaction::begin(&one)?;
     let mut id = transaction.id.to_ne_bytes();
     call(other.as_fd(), Command::Exchange, &mut id)
 }
 
-/// Changes of any number of files that are done together. Dropped, it is forgotten.
+/// Changes of any number of files that are committed together. Dropping the value aborts the transaction.
 #[derive(Debug)]
 pub struct Transaction<'a> {
     owner: BorrowedFd<'a>,
@@ -85,10 +85,10 @@ pub struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Begins one, by an open file or directory that has none yet.
+    /// Begins a transaction, owned by an open file or directory that has not begun another transaction.
     ///
     /// # Errors
-    /// `EBUSY` if it has one; `ENOMEM` if there are too many.
+    /// `EBUSY` if it has begun another; `ENOMEM` if too many transactions are open.
     pub fn begin(owner: &'a impl AsFd) -> io::Result<Transaction<'a>> {
         let owner = owner.as_fd();
         let mut id = [0; 8];
@@ -97,34 +97,35 @@ impl<'a> Transaction<'a> {
         Ok(Transaction { owner, id })
     }
 
-    /// By which other open files, perhaps of other processes of the same user, take part.
+    /// Returns the id with which other open files, perhaps of other processes of the same user, can take part.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Parts of a file, which is open for writing, are changed when this is done. Nobody sees it before.
+    /// Adds changes of parts of a file, which must be open for writing, to the transaction. They are invisible until
+    /// the commit.
     ///
     /// # Errors
-    /// `E2BIG` if it is more than can be done at once; nothing will be done then.
+    /// `E2BIG` if the transaction exceeds the limit of an atomic change. It cannot be committed then.
     pub fn change(&self, file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
         change_in(self.id, file.as_fd(), parts)
     }
 
-    /// What is written to this open file from now on, by whatever means but mapped memory, is done when this is. Whoever
-    /// reads the file through another one does not see it before, but for what both keep in the page cache: see
-    /// `docs/atomic.md`.
+    /// Adds an open file to the transaction: all its later writes, except through mapped memory, are part of the
+    /// transaction. Readers of the file through other open files do not see them before the commit, except through the
+    /// shared page cache: see `docs/atomic.md`.
     ///
     /// # Errors
-    /// `EBUSY` if it takes part in one; `EBADF` if it is not open for writing.
+    /// `EBUSY` if the open file already takes part in a transaction; `EBADF` if it is not open for writing.
     pub fn join(&self, file: impl AsFd) -> io::Result<()> {
         let mut id = self.id.to_ne_bytes();
         call(file.as_fd(), Command::Join, &mut id)
     }
 
-    /// Does it all.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// If it is more than can be done at once, or there is no room. Nothing was done then.
+    /// If it exceeds the limit of an atomic change, or space is short. Nothing was changed then.
     pub fn commit(self) -> io::Result<()> {
         let done = call(self.owner, Command::Commit, &mut []);
         std::mem::forget(self);
@@ -134,12 +135,12 @@ impl<'a> Transaction<'a> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // It is not there any more if what ended it ended otherwise.
+        // Aborting fails if the transaction has already ended otherwise.
         let _ = call(self.owner, Command::Abort, &mut []);
     }
 }
 
-/// Gives parts to a transaction, in as many arguments as they take.
+/// Adds parts to a transaction, in as many calls as needed.
 fn change_in(id: u64, file: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<()> {
     const ROOM: usize = ARGUMENT_MAX - CHANGE_HEADER;
     let (mut some, mut len) = (Vec::new(), 0);
