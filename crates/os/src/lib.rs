@@ -15,7 +15,7 @@
 //!
 //! Drivers that take commands ([`driver_command`], [`Ring::command`]) and share memory ([`DriverMemory`]) are in
 //! `driver.rs`. FUSE requests by io_uring are [`FuseEntries`] in `ring/fuse_entries.rs`. Work that waits for storage
-//! that this process serves runs in a thread that is [`isolated`].
+//! that this process serves runs in a thread that is [`isolated()`].
 //!
 //! Reading order: [`Ring`] in `ring/mod.rs`, the ownership of request memory in `ring/slot.rs`, the requests in
 //! `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in `storage/disk.rs`; then `net`.

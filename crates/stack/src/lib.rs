@@ -1,7 +1,7 @@
 //! From an administrator's configuration to a device that can be served.
 //!
 //! A path, perhaps of a part of a device, is a [`Spec`]. A volume's configuration file is a [`Description`] of a
-//! [`Tree`] of layers. Both are only text until [`open`] opens the devices, with all the checks that prevent mixing
+//! [`Tree`] of layers. Both are only text until [`open()`] opens the devices, with all the checks that prevent mixing
 //! them up. [`attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use this
 //! interface and do not depend on a particular kind of layer. The same holds for creating a volume ([`Wanted`]) and for
 //! inspecting a volume that is not in use ([`Own`]). The layers are write caches (`cache/`) and log-structured volumes
