@@ -28,7 +28,7 @@ pub enum OpenError {
         /// True if only read access was requested.
         read_only: bool,
     },
-    /// The path is neither a file nor a block device.
+    /// The path is neither a regular file nor a block device.
     #[error("cannot open {}: it is {what}; give a regular file or a block device", path.display())]
     NotStorage {
         /// The path, as given.

@@ -5,7 +5,7 @@ use forebay_units::ByteLen;
 
 use crate::lines::{Around, Lines};
 
-/// Share of the log in use from which writers wait for free space: the engine reserves the rest for itself.
+/// Share of the log in use from which writers wait for free space: the engine reserves some space for itself.
 const LOG_FULL: f64 = 0.9;
 
 /// Describes the state that requests may be waiting for.

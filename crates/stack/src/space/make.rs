@@ -25,7 +25,7 @@ const PAGE: ByteLen = ByteLen::kib(8);
 /// Parameters of a log-structured volume to be created.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewSpace {
-    /// Length that clients see; if `None`, all bytes that can be mapped.
+    /// Length that clients see; if `None`, the length of [`usual_len`].
     pub(crate) size: Option<ByteLen>,
     /// Bytes in a segment.
     pub(crate) segment: Option<ByteLen>,

@@ -17,8 +17,8 @@ fn failed(error: GrowError) -> NotDone {
     NotDone::new(cause, error)
 }
 
-/// Makes a volume use all of its device, and makes it `size` bytes long. Without a size, the volume gets the default
-/// length for such a device, if it is shorter.
+/// Makes a volume use all of its device, and makes it `size` bytes long. Without a size, a volume whose device grew
+/// gets the default length for the longer device, if that is longer. Otherwise the volume keeps its length.
 ///
 /// # Errors
 /// If the device became shorter, the volume cannot have that size, or the device fails.
