@@ -10,7 +10,7 @@ use crate::extent::LeafExtent;
 const VOLUME: VolumeId = VolumeId([7; 16]);
 const BLOCKS: u64 = 20_000;
 
-/// Block `n`, `shift` sectors behind where it lies with all others.
+/// Returns block `n`, displaced by `shift` sectors from the place that continues the other blocks.
 fn block(n: u64, shift: u64) -> Extent {
     Extent {
         sector: 8 * n,
@@ -42,7 +42,7 @@ fn neighbouring_blocks_with_checksums_of_their_own_take_four_bytes_each() {
         all(&map),
         (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>()
     );
-    // 1,009 of one run fill a leaf.
+    // A leaf holds 1,009 blocks that continue each other.
     assert_eq!(
         (map.entries(), map.nodes()),
         (BLOCKS, BLOCKS.div_ceil(1009) + 1)
@@ -70,9 +70,10 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
             (0..BLOCKS).map(|n| block(n, shift)).collect::<Vec<_>>()
         );
     }
-    // While every second block lies elsewhere, each has an entry of its own. A leaf has space for 253, and is half full at least.
+    // While every second block is displaced, each has an entry of its own. A leaf has space for 253 entries and is at
+    // least half full.
     assert!(most < BLOCKS / 126 + 4, "{most}");
-    // Leaves that are emptier again are joined, up to three quarters of a block.
+    // Leaves that became emptier are joined, up to three quarters of a block.
     assert!(map.nodes() < BLOCKS / 336, "{}", map.nodes());
     let mut medium = Vec::new();
     map.freeze();
@@ -95,7 +96,7 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     assert_eq!(found, (0..BLOCKS).map(|n| block(n, 0)).collect::<Vec<_>>());
 }
 
-/// The changes of a map add up to its extents, and to which of them follow another.
+/// Sums the changes of a map, and compares the result with its extents and their `follows` flags.
 #[test]
 fn changes_tell_which_extents_there_are() {
     let rng = Rng::new(11);
@@ -122,7 +123,7 @@ fn changes_tell_which_extents_there_are() {
                 1 => (from, sectors.min(8), Check::Inline(n as u32)),
                 _ => (from / 8 * 8, 8, Check::Own(n as u32)),
             };
-            // Often what goes on where something ends, in the space and on the medium.
+            // The place often continues other extents, in the space and on the device.
             let place = Place(if !rng.one_in(4) {
                 1000 + sector
             } else {
@@ -175,7 +176,7 @@ fn leaves_are_four_fifths_full_where_entries_come_in_no_order() {
     rng.shuffle(&mut order);
     let mut map = Map::new(VOLUME, Shape::default());
     for (done, n) in order.into_iter().enumerate() {
-        // Every second block, so that none goes on where another ends.
+        // Only every second block is mapped, so that none continues another.
         map.set(block(2 * n, 0), &mut Changes::default()).unwrap();
         if done == 30_000 {
             map.check().unwrap();

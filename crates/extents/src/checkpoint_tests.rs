@@ -1,4 +1,4 @@
-//! Snapshots of a large map, and what they do to its memory.
+//! Snapshots of a large map, and their memory.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::extent::Check;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
-/// So far apart, each extent has a leaf of its own.
+/// The distance between extents, large enough that each has a leaf of its own.
 const STRIDE: u64 = 1 << 29;
 
 fn set(map: &mut Map, at: u64, place: u64) {
@@ -20,14 +20,14 @@ fn set(map: &mut Map, at: u64, place: u64) {
         .expect("it is in memory");
 }
 
-/// A map of so many leaves, none of which was written.
+/// Returns a map with `leaves` leaves, none of them written.
 fn filled(leaves: u64) -> Map {
     let mut map = Map::new(VOLUME, Shape::default());
     (0..leaves).for_each(|at| set(&mut map, at, at * 8));
     map
 }
 
-/// Writes the next node of the snapshot. Returns false if there was none.
+/// Writes the next node of the snapshot. Returns false if all are written.
 fn write_next(map: &mut Map, place: &mut u64) -> bool {
     let next = map.next_to_write().is_some();
     if next {
@@ -97,7 +97,7 @@ fn memory_beside_a_snapshot_is_that_of_the_map_and_of_what_changed_since() {
     map.freeze();
     let frozen = map.memory();
     assert!(frozen < before + 1000, "{frozen} from {before}");
-    // Every leaf has one entry and room for eight.
+    // Every leaf has one entry and capacity for eight.
     (0..40).for_each(|at| set(&mut map, at, at * 16));
     let each = (map.memory() - frozen) / 40;
     assert!(each < 1000, "{each}");
@@ -126,7 +126,7 @@ fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_
     while write_next(&mut map, &mut place) {}
     let mut second = map.complete();
     second.superseded.sort_unstable();
-    // The leaf and the root; the other leaves are as they were.
+    // The leaf and the root are superseded; the other leaves are unchanged.
     assert_eq!(second.superseded, [Place(800), Place(1016)]);
     assert_eq!(
         second.root.map(|root| (root.entries, root.nodes)),
@@ -142,7 +142,7 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     map.complete();
     (0..4).for_each(|at| set(&mut map, at, 5000 + at));
     map.freeze();
-    // The first is written, the second changed since, the third dropped, and the fourth is as it was.
+    // The first leaf is written, the second changed since the freeze, the third dropped, and the fourth unchanged.
     assert!(write_next(&mut map, &mut place));
     set(&mut map, 1, 6000);
     map.clear(2 * STRIDE..3 * STRIDE, &mut Changes::default())
@@ -151,7 +151,7 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     assert_eq!(map.dirty_bytes(), 3 * 4096);
     map.abandon();
     map.check().unwrap();
-    // The fourth, the first, the second and the tenth leaf, and the root.
+    // The fourth, first, second and tenth leaves, and the root.
     assert_eq!(map.dirty_bytes(), 5 * 4096);
     map.freeze();
     let from = place;
@@ -212,7 +212,7 @@ fn timed<T>(longest: &mut Longest, what: &'static str, act: impl FnOnce() -> T) 
     done
 }
 
-/// Fills a map, writes it while it is changed, and evicts it. Returns how long the longest calls took.
+/// Fills a map, writes it while it is changed, and evicts it. Returns the durations of the longest calls.
 fn longest_calls(leaves: u64) -> Longest {
     let (longest, mut place) = (&mut Longest::new(), 1 << 30);
     let mut map = Map::new(VOLUME, Shape::default());
@@ -232,8 +232,8 @@ fn longest_calls(leaves: u64) -> Longest {
     std::mem::take(longest)
 }
 
-/// Of the longest calls of three rounds it prints the shortest, since other programs may interrupt a call. With
-/// `FOREBAY_CASES=all` it takes a minute and half a gigabyte.
+/// Prints, for each kind of call, the shortest of the longest calls in three rounds, since other programs may interrupt
+/// a call. With `FOREBAY_CASES=all`, the test takes a minute and half a gigabyte.
 #[test]
 fn no_call_takes_long_with_a_million_nodes() {
     let all = std::env::var("FOREBAY_CASES").is_ok_and(|cases| cases == "all");

@@ -1,34 +1,35 @@
-//! A run of sectors of the space and where it lies on the medium.
+//! Extents: contiguous sectors of the space, with their location on the device.
 
 use std::ops::Range;
 
 use crate::place::Place;
 
-/// The longest extent that the map keeps as one entry, in sectors: 13 bits of length.
+/// The longest extent that the map stores as one entry, in sectors: 13 bits of length.
 pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
-/// The longest piece whose checksum can stand in the map, in sectors.
+/// The longest piece whose checksum can be stored in the map, in sectors.
 pub const INLINE_SECTORS_MAX: u64 = 8;
 
 /// Length of a page, in sectors: two blocks (see [`LeafExtent::follows`]).
 pub const PAGE_SECTORS: u64 = 2 * INLINE_SECTORS_MAX;
 
-/// How what is read of an extent is checked.
+/// The method of checking data that is read from an extent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Check {
-    /// The extent is one whole piece of up to [`INLINE_SECTORS_MAX`] sectors, exactly as it was written,
-    /// and this is the CRC32C of its data.
+    /// The extent is one whole piece of up to [`INLINE_SECTORS_MAX`] sectors, exactly as it was written, and this is
+    /// the CRC32C of its data.
     Inline(u32),
-    /// The checksums stand on the medium, and are found there by place. So parts can be checked, and
-    /// what was joined.
+    /// The checksums are on the device, in the segment, and are found by place. So parts of the extent and joined
+    /// extents can be checked.
     Segment,
-    /// The same, but what stands on the medium is of something else that lay there before: so parts cannot be checked.
+    /// The CRC32C of the whole extent. The checksums in the segment belong to earlier data at this place, so parts
+    /// cannot be checked.
     Own(u32),
-    /// Not at all: it is a part of such a piece.
+    /// No check: the extent is a part of an extent with a checksum of its own.
     None,
 }
 
 impl Check {
-    /// For a part of an extent, which is not the whole that a checksum is of.
+    /// Returns the check for a proper part of an extent, for which a checksum of the whole is useless.
     #[must_use]
     pub fn of_part(self) -> Check {
         match self {
@@ -38,7 +39,7 @@ impl Check {
         }
     }
 
-    /// For two extents in one; nothing if one is not checked on the medium.
+    /// Returns the check for two joined extents, or `None` if one of them has no checksums in the segment.
     fn joined(self, other: Check) -> Option<Check> {
         match (self, other) {
             (Check::Inline(_) | Check::Segment, Check::Inline(_) | Check::Segment) => {
@@ -49,27 +50,27 @@ impl Check {
     }
 }
 
-/// A run of sectors of the space that lies in one piece on the medium.
+/// Consecutive sectors of the space that lie contiguously on the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
-    /// Its first sector in the space.
+    /// The first sector in the space.
     pub sector: u64,
-    /// Its length in sectors, at least 1.
+    /// The length in sectors, at least 1.
     pub sectors: u64,
-    /// Where the first sector lies; the others follow.
+    /// The place of the first sector. The other sectors follow.
     pub place: Place,
-    /// How its data is checked.
+    /// The method of checking the data.
     pub check: Check,
 }
 
 impl Extent {
-    /// The sector behind the last.
+    /// Returns the sector behind the last.
     pub fn end(&self) -> u64 {
         self.sector + self.sectors
     }
 
-    /// What of it lies in `range`, if anything. A part of an inline piece is checked on the medium; one of a piece
-    /// with a checksum of its own is not.
+    /// Returns the part of the extent in `range`, if they overlap. A part of an inline piece is checked by the
+    /// checksums in the segment; a part of a piece with a checksum of its own is not checked.
     pub fn part(&self, range: Range<u64>) -> Option<Extent> {
         let sector = self.sector.max(range.start);
         let end = self.end().min(range.end);
@@ -90,8 +91,8 @@ impl Extent {
         })
     }
 
-    /// True if it is a whole block, and `next` goes on where it ends, in the space and on the medium, and both have checksums of
-    /// their own.
+    /// Returns true if the extent is a whole block, `next` continues it in the space and on the device, and both have a
+    /// checksum in the map of the same kind.
     pub(crate) fn goes_on_in(&self, next: &Extent) -> bool {
         let same_kind = matches!(
             (self.check, next.check),
@@ -103,15 +104,15 @@ impl Extent {
             && self.place.plus(INLINE_SECTORS_MAX) == next.place
     }
 
-    /// As [`LeafExtent::follows`] says, with `next` behind it in a leaf.
+    /// Returns true if `next`, behind this extent in a leaf, follows it as defined at [`LeafExtent::follows`].
     pub(crate) fn is_followed_by(&self, next: &Extent) -> bool {
         self.sector.is_multiple_of(PAGE_SECTORS)
             && next.sectors == INLINE_SECTORS_MAX
             && self.goes_on_in(next)
     }
 
-    /// It and `next` in one, if `next` goes on where it ends, in the space and on the medium, and both
-    /// together are not too long.
+    /// Returns this extent joined with `next`, if `next` continues it in the space and on the device and the sum of
+    /// their lengths does not exceed the limit.
     pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
         let sectors = self.sectors + next.sectors;
         let goes_on = self.end() == next.sector && self.place.plus(self.sectors) == next.place;
@@ -127,18 +128,18 @@ impl Extent {
     }
 }
 
-/// An extent of a leaf, and whether it is the second half of a page.
+/// An extent of a leaf, with a flag for the second half of a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeafExtent {
     /// The extent.
     pub extent: Extent,
-    /// True if the extent is the second block of a page of [`PAGE_SECTORS`], and the extent before it in the leaf is the first block
-    /// and lies right before it on the medium. The map does not join blocks that have checksums of their own, but a caller that moves
-    /// one of them moves both.
+    /// True if the extent is the second block of a page of [`PAGE_SECTORS`], and the extent before it in the leaf is
+    /// the first block and lies directly before it on the device. The map does not join blocks that have checksums of
+    /// their own, but a caller that moves one of the blocks moves both.
     pub follows: bool,
 }
 
-/// Returns extents of a leaf with how each stands to the one before it; `before` is the one before the first.
+/// Returns extents of a leaf with their `follows` flags. `before` is the extent before the first.
 pub(crate) fn in_leaf(
     mut before: Option<Extent>,
     extents: impl Iterator<Item = Extent>,
@@ -150,21 +151,21 @@ pub(crate) fn in_leaf(
     })
 }
 
-/// The extents that a map lost and got by one or more changes. A caller that adds `rest` and `new` to a multiset of extents, and
-/// removes `gone`, has the extents of the map, those of detached subtrees included.
+/// Extents that changes of a map removed and added. To maintain a multiset of the map's extents, including those of
+/// detached subtrees, a caller adds `rest` and `new` and removes `gone`.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// Extents that went: all or a part of each was mapped anew or unmapped, or joined with a new one.
+    /// Removed extents: all or a part of each was mapped anew or unmapped, or joined with a new extent.
     pub gone: Vec<LeafExtent>,
-    /// First and last parts of extents that went, which are still mapped to where they were; and extents that did not change, but
-    /// follow the one before them, or no longer do. Each of those is in `gone` as well, as it was.
+    /// First and last parts of removed extents that are still mapped to the same places; and unchanged extents whose
+    /// `follows` flag changed. The previous version of each is in `gone`.
     pub rest: Vec<LeafExtent>,
-    /// Extents that came, joined with what they continue.
+    /// Added extents, joined with the extents that they continue.
     pub new: Vec<LeafExtent>,
 }
 
 impl Changes {
-    /// Forgets all changes, and keeps the memory for others.
+    /// Removes all changes, and keeps the memory for later use.
     pub fn clear(&mut self) {
         self.gone.clear();
         self.rest.clear();

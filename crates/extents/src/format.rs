@@ -1,4 +1,4 @@
-//! The bytes of the map's nodes and of its root. `docs/format/vsl.md` is the same in prose and tables.
+//! The encoding of the map's nodes and of its root. `docs/format/vsl.md` describes it in prose and tables.
 
 mod node;
 mod root;

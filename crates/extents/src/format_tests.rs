@@ -7,7 +7,7 @@ use crate::place::Place;
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 const WHAT: &str = "node of the map";
-/// Blocks of the longest run that a leaf has room for: 4 bytes for each behind the first.
+/// The most blocks of one entry in a leaf: each further block takes 4 bytes.
 const LEAF_BLOCKS: usize = (LEAF_EXTENTS_MAX * 16 - 12) / 4;
 
 fn check() -> impl Strategy<Value = Check> {
@@ -19,7 +19,7 @@ fn check() -> impl Strategy<Value = Check> {
     ]
 }
 
-/// Extents in order, with gaps between, from a base on.
+/// Generates leaves with extents in order, with gaps between them.
 fn leaf() -> impl Strategy<Value = Node> {
     let extent = (0..9u64, 1..=8191u64, 0..1u64 << 52, check());
     let goes_on = prop_oneof![Just(0), 1..8u32, 8..40u32];
@@ -85,14 +85,14 @@ fn node() -> impl Strategy<Value = Node> {
     prop_oneof![leaf(), inner()]
 }
 
-/// Makes the checksum right for what the bytes say.
+/// Corrects the checksum after the bytes were changed.
 fn reseal(bytes: &mut [u8]) {
     bytes[12..16].fill(0);
     let crc = crc32c::crc32c(bytes);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Places and what to write there: what somebody does who knows the checksum.
+/// Generates offsets and bytes to write there, as by an attacker with knowledge of the checksum.
 fn scribbles() -> impl Strategy<Value = Vec<(usize, u8)>> {
     let fields = prop_oneof![4 => 16..140usize, 1 => 0..NODE_BYTES];
     let byte = prop_oneof![Just(0), Just(0xff), Just(0x7f), any::<u8>()];
@@ -267,15 +267,16 @@ fn nodes_that_contradict_themselves_are_refused() {
     let leaf = example_leaf();
     refused(&leaf, 40, &254u16.to_le_bytes());
     refused(&leaf, 42, &[LEVELS_MAX]);
-    // The second extent begins within the first, and the first within the second.
+    // The second extent begins within the first; the first begins within the second.
     refused(&leaf, 64, &[7]);
     refused(&leaf, 48, &[20]);
-    // It is of no length. It has a checksum more, so that what follows is read from there. It lies past the last place.
+    // The extent has length 0; it has one checksum more, which shifts the following bytes; its end is past the last
+    // place.
     let length = |sectors: u32, kind: u32| sectors << 17 | kind << 30;
     refused(&leaf, 56, &length(0, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 3).to_le_bytes());
-    // Two entries that one would have done for: the third is made to go on behind the second.
+    // Two entries that could be one: the third extent is changed so that it continues the second.
     let own = |place: u64, check| Extent {
         sector: leaf.base + place,
         sectors: 8,
@@ -297,7 +298,7 @@ fn nodes_that_contradict_themselves_are_refused() {
     let mut last = [0xff; 12];
     last[8..].copy_from_slice(&(0x1_ffff | length(8184, 1)).to_le_bytes());
     refused(&leaf, 64, &last);
-    // The last sector has no address.
+    // The end of the extent exceeds the last sector number.
     refused(&leaf, 32, &(u64::MAX - 0x1_000f).to_le_bytes());
     let inner = example_inner();
     refused(&inner, 40, &0u16.to_le_bytes());
@@ -442,7 +443,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
             crate::extent::INLINE_SECTORS_MAX as usize,
         ),
     ];
-    // The others are the volume's.
+    // The other constants belong to the volume.
     let page = forebay_pages::constants(PAGE);
     for (name, value) in here {
         let known = page.iter().find(|(known, _)| known == name);

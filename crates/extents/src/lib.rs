@@ -1,8 +1,9 @@
-//! The map of a log-structured space: which extent of it lies where on the medium. A B+-tree that is copied
-//! when it is changed, so that what a checkpoint has written stays as it is until the next one counts.
+//! The map of a log-structured space, from extents of the space to places on the device. It is a copy-on-write B+-tree,
+//! so nodes that a checkpoint has written stay unchanged until the next checkpoint is valid.
 //!
-//! Plain state: nothing waits. An operation that lacks a node says which, and has changed nothing. Start with
-//! `extent.rs`, then `map.rs`; the bytes of nodes are in `format.rs` and `docs/format/vsl.md`.
+//! The map is plain state without I/O or waiting. An operation that needs a node which is not in memory returns the
+//! node's location, and has changed nothing. Start with `extent.rs`, then `map.rs`; the encoding of nodes is in
+//! `format.rs` and `docs/format/vsl.md`.
 
 mod extent;
 mod format;

@@ -1,21 +1,21 @@
-//! The map: from sectors of a sparse 64-bit space to places on the medium.
+//! The map: from sectors of a sparse 64-bit space to places on the device.
 //!
-//! A B+-tree of extents, copied on write: a node that changes stays in memory until a checkpoint writes
-//! it to another place, and its parents with it, up to a new root. So what the last root reaches is there,
-//! unchanged, until the next root counts. Nodes that are as they are on the medium need not be in memory:
-//! an operation that lacks one says which ([`Need`]), and has changed nothing.
+//! The map is a copy-on-write B+-tree of extents. A changed node stays in memory until a checkpoint writes it to
+//! another place, together with its parents, up to a new root. So all nodes below the last root stay on the device
+//! unchanged until the next root is valid. Nodes that are equal to their copies on the device need not be in memory: an
+//! operation that needs such a node returns its location ([`Need`]), and has changed nothing.
 //!
 //! Invariants:
-//! - An extent lies within the range of its leaf. Extents that continue each other in the space and on the
-//!   medium are one where they meet in a leaf; nodes are no place where more is joined than they have.
-//! - The parents of a node in memory are in memory; those of a changed node are changed.
-//! - No node is empty, but for a leaf whose sectors were pinned when it got empty and would have come to
-//!   belong to one that is not in memory; it goes at the next freeze. The tree of a space in which nothing
-//!   is mapped has no node.
+//! - An extent lies within the range of its leaf. Extents that continue each other in the space and on the device are
+//!   joined where they meet in a leaf, but not across leaves.
+//! - The parents of a node in memory are in memory. The parents of a changed node are changed.
+//! - No node is empty, with one exception: a leaf that became empty while its sectors were pinned, and whose sectors
+//!   would otherwise belong to a leaf that is not in memory. It is dropped at the next freeze. The tree of an empty
+//!   space has no node.
 //!
-//! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs`
-//! loads and evicts them, `states.rs` says what a checkpoint has to do with each, `checkpoint.rs` and `writing.rs`
-//! write them, `trim.rs` unmaps a huge range, `walk.rs` walks over all, `check.rs` checks the tree.
+//! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs` loads and
+//! evicts them, `states.rs` defines their states with respect to checkpoints, `checkpoint.rs` and `writing.rs` write
+//! them, `trim.rs` unmaps a huge range, `walk.rs` walks over all nodes, `check.rs` checks the tree.
 
 mod balance;
 mod cache;
@@ -51,22 +51,23 @@ use nodes::{Nodes, Slot};
 use path::{Path, Step};
 use writing::Writing;
 
-/// What the allocator takes for itself of each piece of memory, about, in bytes.
+/// The approximate overhead of the allocator for each allocation, in bytes.
 const ALLOCATION_BYTES: usize = 16;
-/// Where a longer extent is cut: a multiple of 4 KiB, so that its parts begin where pages do.
+/// Longer extents are cut to this length, a multiple of 4 KiB, so that their parts begin at page boundaries.
 const CUT_SECTORS: u64 = EXTENT_SECTORS_MAX & !7;
 
-/// The most that nodes hold.
+/// The capacity of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Extents in a leaf, if each takes 16 bytes on the medium. Neighbouring blocks with checksums of their own take less.
+    /// Extents in a leaf, if each takes 16 bytes on the device. Neighbouring blocks with checksums of their own take
+    /// less.
     pub leaf: usize,
     /// Children of an inner node.
     pub inner: usize,
 }
 
 impl Default for Shape {
-    /// As many as there is room for on the medium.
+    /// Returns the capacity of nodes on the device.
     fn default() -> Shape {
         Shape {
             leaf: LEAF_EXTENTS_MAX,
@@ -76,7 +77,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Bytes that a leaf's entries may take on the medium.
+    /// Returns the bytes that a leaf's entries may take on the device.
     fn leaf_bytes(self) -> usize {
         self.leaf * LEAF_ENTRY_BYTES
     }
@@ -89,7 +90,7 @@ struct Root {
     level: u8,
 }
 
-/// What is counted of the whole map.
+/// Counts of the whole map.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Totals {
     sectors: u64,
@@ -102,34 +103,33 @@ pub struct Map {
     volume: VolumeId,
     shape: Shape,
     root: Option<Root>,
-    /// Subtrees of which nothing is mapped any more, that are to be looked at for what died. Those that
-    /// came last are looked at first.
+    /// Subtrees that are no longer mapped and wait to be reaped. The last one in the list is reaped first.
     detached: Vec<Root>,
     nodes: Nodes,
     totals: Totals,
     /// The snapshot under way.
     writing: Option<Box<Writing>>,
-    /// Copies of nodes that left the tree since the last freeze, which the next checkpoint supersedes.
+    /// Copies of nodes that left the tree since the last freeze. The next checkpoint supersedes them.
     dropped: Vec<Place>,
     /// False if a detached subtree was abandoned and the map was not recounted since.
     exact: bool,
     pins: Rc<RefCell<PinTable>>,
-    /// Where leaves begin that are empty, and were pinned when they got so.
+    /// First sectors of empty leaves that were kept since they were pinned.
     hollow: Vec<u64>,
-    /// Clean nodes that the clock has passed since it evicted the last.
+    /// Clean nodes that the clock has passed since its last eviction.
     idle: usize,
 }
 
 impl Map {
-    /// The map of a space in which nothing is mapped.
+    /// Returns the map of an empty space.
     pub fn new(volume: VolumeId, shape: Shape) -> Map {
         Map::open(volume, shape, None, &[])
     }
 
-    /// A map whose nodes are all on the medium: the one that a checkpoint wrote.
+    /// Opens the map that a checkpoint wrote. Its nodes are on the device, none of them in memory yet.
     ///
     /// # Panics
-    /// If nodes have room for fewer than 4 entries, or more than fit on the medium.
+    /// If the capacity of nodes is less than 4 entries, or exceeds that of nodes on the device.
     pub fn open(
         volume: VolumeId,
         shape: Shape,
@@ -168,29 +168,30 @@ impl Map {
         }
     }
 
-    /// Sectors that are mapped. Those that are detached count here and below.
+    /// Returns the number of mapped sectors. The counts here and below include detached subtrees.
     pub fn mapped_sectors(&self) -> u64 {
         self.totals.sectors
     }
 
-    /// Extents, in memory and on the medium.
+    /// Returns the number of extents in memory and on the device.
     pub fn entries(&self) -> u64 {
         self.totals.entries
     }
 
-    /// Nodes, in memory and on the medium.
+    /// Returns the number of nodes in memory and on the device.
     pub fn nodes(&self) -> u64 {
         self.totals.nodes
     }
 
-    /// Returns false if the counts of sectors and extents, and the live sectors of segments, may be too high: a damaged
-    /// subtree was abandoned, and [`Map::set_totals`] was not called since. Checkpoints do not keep this.
+    /// Returns false if the counts of sectors and extents, and the live sectors of segments, may be too high, since a
+    /// damaged subtree was abandoned and [`Map::set_totals`] was not called afterwards. Checkpoints do not store this
+    /// flag.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
 
-    /// Replaces the counts by those of a caller that has counted the whole map, detached subtrees included: mapped
-    /// sectors, extents and nodes.
+    /// Replaces the counts of mapped sectors, extents and nodes. The caller must have counted the whole map, including
+    /// detached subtrees.
     pub fn set_totals(&mut self, sectors: u64, entries: u64, nodes: u64) {
         self.totals = Totals {
             sectors,
@@ -200,7 +201,7 @@ impl Map {
         self.exact = true;
     }
 
-    /// Memory that the map takes, in bytes: the nodes with the room that they have, those that are set aside for the
+    /// Returns the memory that the map uses, in bytes: nodes with their spare capacity, nodes set aside for the
     /// snapshot under way, and the lists of places and of detached subtrees.
     pub fn memory(&self) -> usize {
         let places = self.dropped.capacity() + self.writing.as_ref().map_or(0, |w| w.places());
@@ -208,22 +209,22 @@ impl Map {
         self.nodes.memory() + places * size_of::<Place>() + roots
     }
 
-    /// Bytes of nodes that the next checkpoint writes: those changed since the freeze, if a snapshot is under way.
+    /// Returns the bytes of nodes that the next checkpoint writes; during a snapshot, those changed since its freeze.
     pub fn dirty_bytes(&self) -> u64 {
         (self.nodes.counts.changed * NODE_BYTES) as u64
     }
 
-    /// Memory of nodes that cannot be evicted before a checkpoint is complete, and of those that are set aside for the snapshot
-    /// under way, in bytes.
+    /// Returns the memory, in bytes, of nodes that cannot be evicted before a checkpoint is complete, and of nodes set
+    /// aside for the snapshot under way.
     pub fn dirty_memory(&self) -> u64 {
         (self.nodes.counts.unclean_bytes + self.nodes.aside_bytes) as u64
     }
 
-    /// Puts what is mapped of `range` behind `found`, in order, clipped to the range. Entries that continue
-    /// each other are not joined.
+    /// Appends the mapped parts of `range` to `found`, in order and clipped to the range. Entries that continue each
+    /// other are not joined.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; `found` is as it was.
+    /// [`Need`] if a node is not in memory. `found` is unchanged.
     pub fn get(&self, range: Range<u64>, found: &mut Vec<Extent>) -> Result<(), Need> {
         let (before, mut at) = (found.len(), range.start);
         while at < range.end {
@@ -241,8 +242,8 @@ impl Map {
         Ok(())
     }
 
-    /// The first run of mapped sectors in `range`, wherever they lie. It may go on behind the run that is
-    /// returned, where another leaf begins.
+    /// Returns the first run of mapped sectors in `range`, regardless of their places. The run ends at the end of its
+    /// leaf, so mapped sectors may follow directly.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory.
@@ -266,7 +267,8 @@ impl Map {
         Ok(None)
     }
 
-    /// Mapped sectors in the part of `range` that the first leaf covers, and where that part ends.
+    /// Counts the mapped sectors in the part of `range` that the first leaf covers. Returns the count and the end of
+    /// this part.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory.
@@ -279,14 +281,14 @@ impl Map {
         Ok((sectors, path.range.end.min(range.end)))
     }
 
-    /// Maps `extent`, and adds what that changes to `changes`.
+    /// Maps `extent`, and appends the effects to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
     ///
     /// # Panics
-    /// If the extent is empty, reaches past the last sector or the last place, or is inline and longer
-    /// than [`INLINE_SECTORS_MAX`].
+    /// If the extent is empty, reaches past the last sector or the last place, or is inline and longer than
+    /// [`INLINE_SECTORS_MAX`].
     pub fn set(&mut self, extent: Extent, changes: &mut Changes) -> Result<(), Need> {
         demand_possible(&extent);
         if let Some(path) = self.find(extent.sector, 0)? {
@@ -300,7 +302,7 @@ impl Map {
         Ok(())
     }
 
-    /// Unmaps `range`, and adds what that changes to `changes`.
+    /// Unmaps `range`, and appends the effects to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
@@ -322,8 +324,9 @@ impl Map {
         Ok(())
     }
 
-    /// Maps to `to` and on what of the extent's sectors is mapped to `from` and on, sector by sector, and
-    /// leaves the rest alone: for data that was moved while others may have written. Adds what that changes to `changes`.
+    /// Maps those sectors of the extent `to` that are still mapped to the places from `from` on, each to its place in
+    /// `to`. Other sectors stay as they are, so a caller can use this for data that it moved during concurrent writes.
+    /// Appends the effects to `changes`.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
@@ -356,7 +359,7 @@ impl Map {
         Ok(())
     }
 
-    /// Whether all leaves of `range` are in memory.
+    /// Returns `Ok` if all leaves of `range` are in memory.
     fn in_memory(&self, range: Range<u64>) -> Result<(), Need> {
         let mut at = range.start;
         while at < range.end {
@@ -368,13 +371,13 @@ impl Map {
         Ok(())
     }
 
-    /// The way to the leaf of a sector, which is in memory if there is one.
+    /// Returns the path to the leaf of a sector. The leaf must be in memory, unless the tree is empty.
     fn present(&self, sector: u64) -> Option<Path> {
         self.find(sector, 0).expect("it was found in memory before")
     }
 
-    /// Maps an extent of any length whose leaves are in memory. None of these gets empty in between, so
-    /// that none of their sectors comes to belong to a leaf that is not in memory.
+    /// Maps an extent of any length whose leaves are in memory. None of these leaves becomes empty in between, so none
+    /// of their sectors becomes part of a leaf that is not in memory.
     fn put_all(&mut self, extent: Extent, changes: &mut Changes) {
         let mut at = extent.sector;
         while at < extent.end() {
@@ -393,14 +396,14 @@ impl Map {
         }
     }
 
-    /// Maps an extent that lies within the leaf at the path's end. Says no, and does nothing, if the leaf
-    /// has no room.
+    /// Maps an extent that lies within the leaf at the path's end. Returns false, and changes nothing, if the leaf has
+    /// no space.
     fn put(&mut self, path: &Path, extent: Extent, changes: &mut Changes) -> bool {
         let change = Change::set(self.nodes.leaf(path.leaf()), extent);
         self.make(path, &change, changes)
     }
 
-    /// Makes a change in the leaf at the path's end. Says no, and does nothing, if the leaf has no room.
+    /// Applies a change to the leaf at the path's end. Returns false, and changes nothing, if the leaf has no space.
     fn make(&mut self, path: &Path, change: &Change, changes: &mut Changes) -> bool {
         let leaf = self.nodes.leaf(path.leaf());
         let (going, coming) = change.entries();
@@ -411,7 +414,7 @@ impl Map {
             return false;
         };
         let (gone, come) = change.note(leaf, changes);
-        // A root may have lied about them, so no sum of theirs is taken for granted.
+        // A damaged root may contain wrong counts, so these sums must not overflow.
         let totals = &mut self.totals;
         totals.sectors = totals.sectors.saturating_sub(gone).saturating_add(come);
         totals.entries = totals.entries.saturating_sub(going as u64);
@@ -425,12 +428,12 @@ impl Map {
         true
     }
 
-    /// Marks the nodes on the path as changed, before they are.
+    /// Marks the nodes on the path as changed. Must be called before they are changed.
     fn mark(&mut self, path: &Path) {
         self.mark_steps(path.steps());
     }
 
-    /// As [`Map::mark`], from the root on.
+    /// As [`Map::mark`], for steps from the root on.
     fn mark_steps(&mut self, steps: &[Step]) {
         for step in steps.iter().rev() {
             if !self.nodes.mark(step.id) {

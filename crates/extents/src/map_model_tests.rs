@@ -1,4 +1,4 @@
-//! The map beside a plain list of sectors, over a medium that can be looked into.
+//! Compares the map with a model of single sectors, on a simulated device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::extent::LeafExtent;
 use crate::format::{Content, Node};
 
-/// Where things are mapped: small regions, far apart, one across a multiple of 2^28.
+/// Regions for mapped extents: small and far apart, one of them across a multiple of 2^28.
 const REGIONS: [u64; 4] = [0, (1 << 28) - 200, 1 << 40, u64::MAX - 400];
 const REGION_SECTORS: u64 = 400;
 const VOLUME: VolumeId = VolumeId([7; 16]);
@@ -18,7 +18,7 @@ const VOLUME: VolumeId = VolumeId([7; 16]);
 struct Cell {
     place: u64,
     check: Check,
-    /// The piece that it was written in.
+    /// The piece with which the sector was written.
     piece: (u64, u64),
 }
 
@@ -26,15 +26,15 @@ type Model = BTreeMap<u64, Cell>;
 
 /// A checkpoint being written.
 struct Writing {
-    /// Nodes that may not be on the medium before the checkpoint completes.
+    /// Nodes that may not be on the device before the checkpoint completes.
     written: BTreeMap<Place, Vec<u8>>,
-    /// How many nodes it writes.
+    /// The number of nodes that the checkpoint writes.
     nodes: usize,
     model: Model,
     pending: Dead,
 }
 
-/// Sectors and places that are unmapped and were not told of yet, and how many times.
+/// Unmapped sectors with their places that the map has not reported as removed yet, with multiplicity.
 #[derive(Clone, Default)]
 struct Dead(BTreeMap<(u64, u64), usize>);
 
@@ -59,7 +59,7 @@ impl Dead {
         self.0.values().sum()
     }
 
-    /// Sectors that are never told of, since the node that has them is lost.
+    /// Records sectors that will never be reported as removed, since their node is lost.
     fn lost(&mut self, extents: &[Extent]) {
         self.told(sectors_of(extents));
     }
@@ -74,14 +74,14 @@ struct World {
     medium: BTreeMap<Place, Vec<u8>>,
     next_place: u64,
     writing: Option<Writing>,
-    /// The last checkpoint: its root, its model, the nodes that are live.
+    /// The last checkpoint: its root, its model and the live nodes.
     root: Option<RootRef>,
     detached: Vec<DetachedRef>,
     durable: (Model, Dead),
     live: BTreeSet<Place>,
-    /// Nodes below damaged ones that were abandoned since the last freeze that completed.
+    /// Nodes below damaged nodes that were abandoned since the freeze of the last completed checkpoint.
     lost: BTreeSet<Place>,
-    /// Nothing happens between the steps of a checkpoint.
+    /// True if nothing happens between the steps of a checkpoint.
     is_quiet: bool,
 }
 
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Does `act` as often as a node is missing, loading that, and says what it did in the end.
+    /// Calls `act` until no node is missing, and loads each missing node. Returns the last result.
     fn with_loads<T>(&mut self, mut act: impl FnMut(&mut Map) -> Result<T, Need>) -> T {
         loop {
             let before = (self.map.totals, self.map.dirty_bytes());
@@ -147,11 +147,11 @@ impl World {
         };
         let inline = matches!(check, Check::Inline(_) | Check::Own(_));
         let mut range = self.some_range(if inline { 8 } else { 60 });
-        // Whole blocks that go on take less room on the medium.
+        // Whole blocks that continue each other take less space on the device.
         if inline && self.rng.coin() && range.start < u64::MAX - 8 {
             range.end = range.start + 8;
         }
-        // Sometimes it goes on where something ends, in the space and on the medium.
+        // Sometimes the extent continues another, in the space and on the device.
         if !self.rng.one_in(3) {
             self.next_place += 100 + self.rng.below(50);
         }
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// What the model has in `range`, sector by sector.
+    /// Returns the model's sectors in `range` with their places.
     fn modelled(&self, range: &Range<u64>) -> Vec<(u64, u64)> {
         let cells = self.model.range(range.clone());
         cells.map(|(sector, cell)| (*sector, cell.place)).collect()
@@ -213,7 +213,7 @@ impl World {
         self.model.retain(|sector, _| !range.contains(sector));
     }
 
-    /// Some range as long as all there is, in most cases.
+    /// Returns a random range, which in most cases spans several regions.
     fn long_range(&self) -> Range<u64> {
         let (from, to) = (self.some_range(1), self.some_range(1));
         from.start.min(to.start)..from.end.max(to.end)
@@ -228,7 +228,7 @@ impl World {
         self.detached_is(&range, &changes);
     }
 
-    /// After a range was detached of which so much was told at once.
+    /// Updates the model after a range was detached; `changes` are the removals reported immediately.
     fn detached_is(&mut self, range: &Range<u64>, changes: &Changes) {
         self.pending.add(self.modelled(range));
         self.pending.told(dead_by(changes, Vec::new()));
@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// Prepares some ranges, has other things happen, and changes the ranges without a node missing.
+    /// Prepares some ranges, makes other changes, and then changes the ranges without a missing node.
     fn batch(&mut self) {
         let mut pins = self.map.pins();
         let extents: Vec<Extent> = (0..3).map(|_| self.some_extent()).collect();
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// The next step of a checkpoint.
+    /// Makes the next step of a checkpoint.
     fn checkpoint(&mut self) {
         let Some(mut writing) = self.writing.take() else {
             return self.freeze();
@@ -415,7 +415,7 @@ impl World {
         });
     }
 
-    /// Writes some nodes; in between, the map is changed.
+    /// Writes some nodes, with changes of the map in between.
     fn write_nodes(&mut self, writing: &mut Writing, count: usize) {
         for _ in 0..count {
             let node = self.map.next_to_write().expect("some are not written");
@@ -435,12 +435,12 @@ impl World {
         assert_eq!(self.map.unwritten() + writing.written.len(), writing.nodes);
     }
 
-    /// Evicts what can be evicted.
+    /// Evicts as many nodes as possible.
     fn shrink(&mut self, limit: usize) {
         while self.map.shrink(limit) {}
     }
 
-    /// Something that may happen between any two steps of a checkpoint.
+    /// Makes a random change that may happen between any two steps of a checkpoint.
     fn disturb(&mut self) {
         if self.is_quiet {
             return;
@@ -457,8 +457,8 @@ impl World {
         }
     }
 
-    /// After a checkpoint the live nodes are what its root reaches. The others are gone from the medium
-    /// from now on.
+    /// Completes a checkpoint: the live nodes must be those reachable from its root. All other nodes are removed from
+    /// the device.
     fn complete(&mut self, writing: Writing) {
         let completed = self.map.complete();
         for place in &completed.superseded {
@@ -480,7 +480,7 @@ impl World {
         self.durable = (writing.model, writing.pending);
     }
 
-    /// The nodes that roots reach.
+    /// Returns the nodes that are reachable from the roots.
     fn reached(&self, root: Option<RootRef>, detached: &[DetachedRef]) -> BTreeSet<Place> {
         let mut reached = BTreeSet::new();
         let mut next: Vec<(Place, u8)> = root.iter().map(|root| (root.place, root.level)).collect();
@@ -496,7 +496,7 @@ impl World {
         reached
     }
 
-    /// The power fails: what the last checkpoint has is there, and nothing else.
+    /// Simulates a power failure: only the last checkpoint remains.
     fn crash(&mut self) {
         self.writing = None;
         self.lost.clear();
@@ -511,7 +511,7 @@ impl World {
         assert_eq!(self.map.mapped_sectors(), mapped as u64);
     }
 
-    /// Asks for some node to be written elsewhere, and looks whether it is.
+    /// Requests that some node is written elsewhere, and checks the result.
     fn redirty(&mut self) {
         let places: Vec<Place> = self.live.iter().copied().collect();
         if places.is_empty() || self.map.detached() > 0 {
@@ -531,7 +531,7 @@ impl World {
         }
     }
 
-    /// The root node of a detached subtree is found damaged, and the map counted anew.
+    /// Abandons a detached subtree with a damaged root node, and recounts the map.
     fn abandon_detached(&mut self) {
         let mut changes = Changes::default();
         let need = match self.map.reap(&mut changes) {
@@ -604,7 +604,7 @@ impl World {
         (sectors, entries, nodes)
     }
 
-    /// Goes from leaf to leaf.
+    /// Walks over all leaves.
     fn walk_leaves(&mut self) {
         let (mut at, mut found) = (0, Vec::new());
         while at < u64::MAX {
@@ -654,8 +654,7 @@ impl World {
     }
 }
 
-/// Sector by sector.
-/// Sectors of the space, each with its place.
+/// Returns the sectors of extents, each with its place.
 fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
     let sectors = extents.iter().flat_map(|one| {
         let each = 0..one.sectors;
@@ -664,7 +663,7 @@ fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
     sectors.collect()
 }
 
-/// Sectors that are no longer mapped to their places, by changes that mapped those of `mapped`.
+/// Returns the sectors that are no longer mapped to their places after changes that mapped the sectors `mapped`.
 fn dead_by(changes: &Changes, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut counts: BTreeMap<(u64, u64), i32> = BTreeMap::new();
     let sectors = |extents: &[LeafExtent]| {
@@ -692,7 +691,7 @@ fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost(
             world.step();
         }
         world.is_quiet = true;
-        // Everything is looked at once more, and then given back.
+        // Everything is read once more, and then removed.
         world.reap(u64::MAX);
         let found = world.with_loads(|map| {
             let mut found = Vec::new();
@@ -704,7 +703,7 @@ fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost(
         world.with_loads(|map| map.clear(0..u64::MAX, &mut Changes::default()));
         assert_eq!(world.map.entries(), 0);
         world.model.clear();
-        // The one under way, if there is one, and one more; unless one of them fails.
+        // Completes the checkpoint under way, if any, and one more, and repeats if one of them fails.
         while world.root.is_some() || world.writing.is_some() {
             world.checkpoint();
         }

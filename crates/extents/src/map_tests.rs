@@ -22,7 +22,7 @@ fn inline(sector: u64, sectors: u64, place: u64, crc: u32) -> Extent {
     extent(sector, sectors, place, Check::Inline(crc))
 }
 
-/// Sectors of the space that lay at a place until something else was mapped there, or nothing.
+/// Sectors of the space that lay at a place until they were mapped elsewhere or unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Replaced {
     sector: u64,
@@ -30,7 +30,7 @@ struct Replaced {
     place: Place,
 }
 
-/// The parts in `range` of extents that went.
+/// Returns the parts of removed extents in `range`.
 fn replaced_in(range: Range<u64>, changes: &Changes) -> Vec<Replaced> {
     let parts = changes
         .gone
@@ -68,14 +68,14 @@ fn replaced(sector: u64, sectors: u64, place: u64) -> Replaced {
     }
 }
 
-/// Writes the whole of a checkpoint into `medium`, from the place `from` on.
+/// Writes a whole checkpoint to `medium`, from the place `from` on.
 fn checkpoint(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> Completed {
     map.freeze();
     write_all(map, medium, from);
     map.complete()
 }
 
-/// Writes all nodes of the snapshot under way from the place `from` on. Returns their number.
+/// Writes all nodes of the snapshot under way, from the place `from` on. Returns their number.
 fn write_all(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> usize {
     let mut count = 0;
     while let Some(node) = map.next_to_write() {
@@ -87,7 +87,7 @@ fn write_all(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u
     count
 }
 
-/// A map of so many extents of one sector each, all apart.
+/// Returns a map of `extents` extents that do not continue each other.
 fn filled(shape: Shape, extents: u64) -> Map {
     let mut map = Map::new(VOLUME, shape);
     for at in 0..extents {
@@ -96,7 +96,7 @@ fn filled(shape: Shape, extents: u64) -> Map {
     map
 }
 
-/// Reads everything that is missing for `act` from `medium`.
+/// Calls `act` until no node is missing, and loads missing nodes from `medium`.
 fn loaded<T>(
     map: &mut Map,
     medium: &[(Place, [u8; NODE_BYTES])],
@@ -177,7 +177,8 @@ fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does
     set(&mut map, inline(16, 8, 116, 3));
     set(&mut map, inline(8, 8, 108, 2));
     assert_eq!(all(&map), [extent(0, 24, 100, Check::Segment)]);
-    // On the medium only, in the space only, and in both but not checked there.
+    // The extents continue the first on the device only, in the space only, and in both but without checksums in the
+    // segment.
     set(&mut map, inline(32, 8, 124, 4));
     set(&mut map, inline(24, 8, 300, 5));
     set(&mut map, extent(40, 8, 132, Check::None));
@@ -245,7 +246,7 @@ fn a_space_that_was_full_and_is_emptied_gives_its_nodes_back_and_the_tree_shrink
     assert!(map.root.is_none() && map.nodes() == 0);
 }
 
-/// A node may come to cover sectors before its first key, when what is before it is dropped.
+/// A node may come to cover sectors before its first key, when the node before it is dropped.
 #[test]
 fn entries_go_over_to_a_neighbour_from_before_what_was_once_the_first_key() {
     let mut map = filled(SMALL, 24);
@@ -288,7 +289,7 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
     );
     assert_eq!(map.next_mapped(104..5000 * 16 - 100), Ok(None));
     map.check().unwrap();
-    // It is detached in what a checkpoint has, too, and the tree is small.
+    // The subtree is also detached in the checkpoint, and the tree is small.
     let trimmed = checkpoint(&mut map, &mut medium, 1 << 30);
     assert_eq!(trimmed.detached.len(), map.detached());
     let mut map = Map::open(VOLUME, SMALL, trimmed.root, &trimmed.detached);
@@ -381,7 +382,7 @@ fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
         extent(60, 40, 1060, Check::Segment),
     ];
     assert_eq!(all(&map), expected);
-    // A piece that is moved whole stays one with its checksum in the map.
+    // A piece that is moved as a whole keeps its checksum in the map.
     map.replace_if(Place(5000), inline(8, 8, 9000, 1), &mut changes)
         .unwrap();
     assert_eq!(all(&map)[1], inline(8, 8, 9000, 1));
@@ -478,7 +479,7 @@ fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
         let need = map.get(0..9, &mut Vec::new()).unwrap_err();
         assert_eq!(map.load(&need, &leaf), expected);
     }
-    // Children that begin before their parent has them begin, and behind it.
+    // The child's base is behind its first sector in the parent, then before it.
     for (first, base, expected) in [(0, 5, Ok(())), (6, 5, Err(LoadError::Misplaced))] {
         let children = [(0, 0, 0), (first, 8, crc), (20, 16, 0)];
         let children = children.into_iter().skip(usize::from(first == 0));
@@ -538,7 +539,7 @@ fn what_changes_after_the_freeze_is_the_next_checkpoints() {
     map.freeze();
     let held = map.unwritten();
     assert_eq!(held, usize::from(map.root.unwrap().level) + 1);
-    // A change of what the snapshot holds, and all of its leaf given back.
+    // Changes a node that the snapshot holds, and unmaps all of its leaf.
     set(&mut map, inline(16, 8, 6666, 1));
     clear(&mut map, 0..1000);
     assert_eq!(write_all(&mut map, &mut medium, 20_000), held);
@@ -637,7 +638,7 @@ fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
     assert_eq!(map.redirty(node.level, node.base, place), Ok(false));
 }
 
-/// The bars: 17.5 bytes an entry, and a tenth of a MiB for a GiB of sequential data.
+/// The limits: 17.5 bytes for each entry, and a tenth of a MiB for each GiB of sequential data.
 #[test]
 fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     let pages: u64 = 1 << 18;
@@ -669,7 +670,7 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
 }
 
 proptest! {
-    /// Whatever bytes are given for a node, the map is as before or has a node that passes its checks.
+    /// Any bytes loaded for a node leave the map unchanged, or with a node that passes its checks.
     #[test]
     fn hostile_bytes_are_refused_or_leave_a_map_that_can_be_used(
         scribbles in vec((16..200usize, any::<u8>()), 1..6), level in 0..3u8,

@@ -3,15 +3,15 @@
 use forebay_units::SECTOR_BYTES;
 
 /// A position in the log, in sectors: the segment's number times the length of a segment, plus the offset in the
-/// segment. Segments are numbered in the order in which they are opened, so no place is used twice. Below 2^53.
+/// segment. Segments are numbered in the order in which they are opened, so no place is used twice. Less than 2^53.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place(pub u64);
 
 impl Place {
-    /// The limit of all places: 53 bits, so that a volume can write 4 EiB in its life.
+    /// The limit of all places: 53 bits, so a volume can write 4 EiB in its lifetime.
     pub const END: u64 = 1 << 53;
 
-    /// The place in bytes.
+    /// Returns the place in bytes.
     pub fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }

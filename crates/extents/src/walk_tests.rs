@@ -17,7 +17,7 @@ struct Volume {
 }
 
 impl Volume {
-    /// So many extents of 8 sectors each, of which none continues another.
+    /// Returns a volume with `extents` extents of 8 sectors each, which do not continue each other.
     fn new(extents: u64) -> Volume {
         let mut map = Map::new(VOLUME, SHAPE);
         for at in 0..extents {
@@ -43,12 +43,12 @@ impl Volume {
         self.map.complete()
     }
 
-    /// Opens the map as a checkpoint has it.
+    /// Opens the map of a checkpoint.
     fn open(&mut self, completed: &Completed) {
         self.map = Map::open(VOLUME, SHAPE, completed.root, &completed.detached);
     }
 
-    /// Reads what `act` needs, until a node that is lost.
+    /// Calls `act` and loads the nodes that it needs, until it succeeds or needs a lost node.
     fn with_loads<T>(
         &mut self,
         mut act: impl FnMut(&mut Map) -> Result<T, Need>,
@@ -64,7 +64,7 @@ impl Volume {
         }
     }
 
-    /// All visits of a walk. Skips nodes that are lost.
+    /// Returns all visits of a walk, which skips lost nodes.
     fn walk(&mut self) -> Vec<Visit> {
         let (mut walk, mut visits) = (self.map.walk(), Vec::new());
         loop {
@@ -80,7 +80,7 @@ impl Volume {
     }
 }
 
-/// Sectors, extents and nodes; and places of nodes.
+/// Counts sectors, extents and nodes, and collects the places of nodes.
 fn counted(visits: &[Visit]) -> ((u64, u64, u64), BTreeSet<Place>) {
     let (mut counts, mut places) = ((0, 0, 0), BTreeSet::new());
     for visit in visits {
@@ -111,7 +111,7 @@ fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
     let (counts, places) = counted(&volume.walk());
     assert_eq!(counts, totals(&volume.map));
     assert!(places.iter().eq(volume.medium.keys()));
-    // Some is cut out, and nodes are changed and dropped; all copies of the checkpoint are live still.
+    // A range is detached, and nodes are changed and dropped. All copies of the checkpoint are still live.
     let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
     volume.with_loads(cut).unwrap();
     let clear = |map: &mut Map| map.clear(4400..4800, &mut Changes::default());
@@ -119,7 +119,7 @@ fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
     let (counts, places) = counted(&volume.walk());
     assert_eq!(counts, totals(&volume.map));
     assert!(places.iter().eq(volume.medium.keys()));
-    // After the next, what it supersedes is not.
+    // After the next checkpoint, the superseded copies are no longer live.
     let second = volume.checkpoint();
     assert!(!second.detached.is_empty() && !second.superseded.is_empty());
     volume.open(&second);
@@ -208,7 +208,7 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
     let children = u64::from(u16::from_le_bytes([bytes[40], bytes[41]]));
     assert_eq!(nodes, volume.map.nodes() - children);
     assert!(entries < volume.map.entries() && places.contains(&lost.place));
-    // Of another node than the one needed, nothing is skipped or taken in.
+    // A node other than the needed one is neither skipped nor loaded.
     volume.open(&second);
     let mut walk = volume.map.walk();
     let need = walk.next(&volume.map).map(|_| ()).unwrap_err();
@@ -219,7 +219,7 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
     ));
 }
 
-/// Found by the aged simulator: a walk kept the ids of nodes in memory, which were freed while it went on.
+/// Found by the aged simulator: a walk kept ids of nodes in memory, which were freed during the walk.
 #[test]
 fn a_walk_goes_on_while_detached_subtrees_are_reaped() {
     let mut volume = Volume::new(400);

@@ -23,18 +23,18 @@ pub(super) const PLACE_BYTES: usize = 7;
 pub const NODE_BYTES: usize = HEADER_BYTES;
 /// Length of a node, in sectors.
 pub const NODE_SECTORS: u64 = NODE_BYTES as u64 / SECTOR_BYTES;
-/// The most extents that a leaf has room for, if each has an entry of its own.
+/// The most extents in a leaf if each has an entry of its own.
 pub const LEAF_EXTENTS_MAX: usize = (NODE_BYTES - ENTRIES_AT) / LEAF_ENTRY_BYTES;
-/// The most children that an inner node has room for.
+/// The most children of an inner node.
 pub const INNER_ENTRIES_MAX: usize = (NODE_BYTES - ENTRIES_AT) / INNER_ENTRY_BYTES;
-/// No map has more levels than this: far more than the fewest children a node is split into need.
+/// The most levels of a map. Even if all nodes were as small as a split leaves them, a map would need far fewer.
 pub const LEVELS_MAX: u8 = 24;
 
-/// The furthest that an extent begins behind its leaf's base, in sectors.
+/// The largest distance between a leaf's base and the beginning of an extent, in sectors.
 pub(crate) const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
 
 const DELTA_BITS: u32 = 28;
-/// Bits of a place that stand behind the delta; the others are in the second word.
+/// Bits of a place that share a word with the delta. The other bits are in the second word.
 const PLACE_LOW_BITS: u32 = u64::BITS - DELTA_BITS;
 const PLACE_HIGH_BITS: u32 = Place::END.trailing_zeros() - PLACE_LOW_BITS;
 const SECTORS_BITS: u32 = EXTENT_SECTORS_MAX.count_ones();
@@ -46,7 +46,7 @@ const KIND_SEGMENT: u32 = 1;
 const KIND_NONE: u32 = 2;
 const KIND_OWN: u32 = 3;
 
-/// A leaf entry: an extent in 16 bytes, in memory as on the device.
+/// A leaf entry: an extent in 16 bytes, with the same layout in memory and on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Packed {
     /// Bits 27 to 0: the first sector, less the leaf's base. Bits 63 to 28: the low 36 bits of the place.
@@ -57,7 +57,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Packs an extent of a leaf with this base. The extent begins at most [`DELTA_MAX`] behind the base.
+    /// Packs an extent of a leaf with this base. The extent must begin at most [`DELTA_MAX`] behind the base.
     pub(crate) fn new(extent: &Extent, base: u64) -> Packed {
         let (kind, crc) = kind_of(extent.check);
         let (place, delta) = (extent.place.0, extent.sector - base);
@@ -72,7 +72,7 @@ impl Packed {
         }
     }
 
-    /// The first sector, less the leaf's base.
+    /// Returns the first sector, less the leaf's base.
     pub(crate) fn delta(self) -> u64 {
         self.delta_and_place & DELTA_MAX
     }
@@ -87,7 +87,7 @@ impl Packed {
         }
     }
 
-    /// The length in sectors.
+    /// Returns the length in sectors.
     pub(crate) fn sectors(self) -> u64 {
         u64::from(self.place_and_length >> PLACE_HIGH_BITS) & EXTENT_SECTORS_MAX
     }
@@ -122,7 +122,7 @@ impl Packed {
     }
 }
 
-/// Bytes that an extent takes in a leaf behind another.
+/// Returns the bytes that an extent takes in a leaf behind another extent.
 pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
     match before.is_some_and(|before| before.goes_on_in(extent)) {
         true => BLOCK_BYTES,
@@ -130,47 +130,48 @@ pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
     }
 }
 
-/// Bytes that a run of blocks takes in a leaf, where each has a checksum of its own; `sectors` are those of all.
+/// Returns the bytes that contiguous blocks with checksums of their own take in a leaf. `sectors` is their total
+/// length.
 pub const fn run_bytes(sectors: u64) -> u64 {
     let blocks = sectors.div_ceil(INLINE_SECTORS_MAX);
     LEAF_ENTRY_BYTES as u64 + blocks.saturating_sub(1) * BLOCK_BYTES as u64
 }
 
-/// One child of an inner node.
+/// A child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child {
-    /// No sector below this is in the child, unless it is the first of its parent.
+    /// No sector below this is in the child, unless the child is the first of its parent.
     pub first: u64,
-    /// Where the child lies.
+    /// The place of the child.
     pub place: Place,
-    /// The CRC32C that the child carries: so an older node at its place is not taken for it.
+    /// The CRC32C stored in the child. It distinguishes the child from an older node at the same place.
     pub crc: u32,
 }
 
-/// What a node holds, in order.
+/// The content of a node, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Extents that do not overlap, of which the last begins less than 2^28
-    /// sectors behind the node's base. Together they take at most as much as [`LEAF_EXTENTS_MAX`] entries.
+    /// Extents that do not overlap. The last begins less than 2^28 sectors behind the node's base. Together they take
+    /// at most as many bytes as [`LEAF_EXTENTS_MAX`] entries.
     Leaf(Vec<Extent>),
     /// 1 to [`INNER_ENTRIES_MAX`] children.
     Inner(Vec<Child>),
 }
 
-/// A node of the map as it stands on the medium.
+/// A node of the map as stored on the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Whose map it belongs to.
+    /// The volume that the map belongs to.
     pub volume: VolumeId,
-    /// 0 for a leaf, otherwise one more than its children's.
+    /// 0 for a leaf, otherwise one more than the level of its children.
     pub level: u8,
-    /// A sector that the node covers, not behind the first one mapped in it.
+    /// A sector that the node covers, at or before the first sector that is mapped in it.
     pub base: u64,
-    /// What it holds; extents at level 0, children above.
+    /// The content: extents at level 0, children above.
     pub content: Content,
 }
 
-/// Returns the number of a kind, and the checksum: 0 for the kinds without a checksum.
+/// Returns the encoded kind, and the checksum: 0 for the kinds without a checksum.
 fn kind_of(check: Check) -> (u32, u32) {
     match check {
         Check::Inline(crc) => (KIND_INLINE, crc),
@@ -180,7 +181,7 @@ fn kind_of(check: Check) -> (u32, u32) {
     }
 }
 
-/// Returns the kind of a number of two bits.
+/// Decodes a kind of two bits.
 fn check_of(kind: u32, crc: u32) -> Check {
     match kind {
         KIND_INLINE => Check::Inline(crc),
@@ -191,10 +192,10 @@ fn check_of(kind: u32, crc: u32) -> Check {
 }
 
 impl Node {
-    /// The bytes of the node.
+    /// Encodes the node.
     ///
     /// # Panics
-    /// If it holds more than there is room for.
+    /// If the content exceeds the size of a node.
     pub fn encode(&self) -> [u8; NODE_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         let count = match &self.content {
@@ -222,17 +223,17 @@ impl Node {
         finish(out)
     }
 
-    /// The node in `bytes`.
+    /// Decodes a node.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged and consistent in itself: with entries in order that
-    /// do not overlap, within the space and the medium.
+    /// If the bytes are not a node of this version, or are damaged or inconsistent: entries must be in order without
+    /// overlap, and within the space and the places of the log.
     pub fn decode(bytes: &[u8]) -> Result<Node, FormatError> {
         let mut from = open(bytes, MAGIC, WHAT)?;
         node(&mut from).ok_or(FormatError::Content(WHAT))
     }
 
-    /// The checksum that the node in `bytes` carries, as its parent knows it; nothing if they are no block.
+    /// Returns the checksum stored in a node, which its parent also contains. `None` if the bytes are not one block.
     pub fn crc(bytes: &[u8]) -> Option<u32> {
         (bytes.len() == NODE_BYTES).then(|| stored_crc(bytes))
     }
@@ -261,7 +262,7 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
     })
 }
 
-/// The extents of each entry: those that go on in one another have one.
+/// Groups extents by entry: a block that continues the previous block shares its entry.
 fn runs(extents: &[Extent]) -> impl Iterator<Item = &[Extent]> {
     extents.chunk_by(Extent::goes_on_in)
 }
@@ -299,11 +300,11 @@ fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>
             at = to;
         }
     }
-    // Entries that one would have done for are not written.
+    // Two entries that could be one are invalid, since the encoder never writes them.
     (runs(&extents).count() == count).then_some(extents)
 }
 
-/// An entry as if it was one extent.
+/// Decodes an entry as if it were one extent.
 fn run(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
     let packed = Packed::decode(from)?;
     base.checked_add(packed.delta())?;

@@ -1,34 +1,34 @@
-//! Where a map begins, as a checkpoint keeps it.
+//! The root of a map, as a checkpoint stores it.
 
 use forebay_segments::format::envelope::Reader;
 
 use super::node::{LEVELS_MAX, NODE_SECTORS, PLACE_BYTES};
 use crate::place::Place;
 
-/// Length of a root's bytes.
+/// Length of an encoded root.
 pub const ROOT_BYTES: usize = 36;
-/// Length of the bytes of a detached root.
+/// Length of an encoded detached root.
 pub const DETACHED_BYTES: usize = 12;
 
-/// The root node of a map on the medium, and what is counted of the whole map.
+/// The root node of a map on the device, and the counts of the whole map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootRef {
-    /// Where the root node lies.
+    /// The place of the root node.
     pub place: Place,
-    /// Its level; 0 if it is a leaf.
+    /// The level of the root node; 0 if it is a leaf.
     pub level: u8,
-    /// The CRC32C that it carries.
+    /// The CRC32C stored in the node.
     pub crc: u32,
-    /// Sectors that are mapped.
+    /// Mapped sectors.
     pub sectors: u64,
     /// Extents in all leaves.
     pub entries: u64,
-    /// Nodes, leaves and inner ones.
+    /// Leaves and inner nodes.
     pub nodes: u64,
 }
 
 impl RootRef {
-    /// Its bytes. Whoever keeps them has to guard them with a checksum.
+    /// Encodes the root. The caller must protect the bytes with a checksum.
     pub fn encode(&self) -> [u8; ROOT_BYTES] {
         let (place, level, crc) = (self.place, self.level, self.crc);
         let mut out = [0; ROOT_BYTES];
@@ -39,7 +39,7 @@ impl RootRef {
         out
     }
 
-    /// The root in `bytes`; nothing if they are none, or contradict themselves.
+    /// Decodes a root. Returns `None` if the bytes are invalid or inconsistent.
     pub fn decode(bytes: &[u8]) -> Option<RootRef> {
         let (node, counts) = bytes.split_at_checked(DETACHED_BYTES)?;
         let DetachedRef { place, level, crc } = DetachedRef::decode(node)?;
@@ -57,19 +57,19 @@ impl RootRef {
     }
 }
 
-/// The root node of a part of a map that was cut out of it, and is still to be looked at for what died.
+/// The root node of a subtree that was cut out of a map, and whose extents must still be reported as removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DetachedRef {
-    /// Where the node lies.
+    /// The place of the node.
     pub place: Place,
-    /// Its level; 0 if it is a leaf.
+    /// The level; 0 for a leaf.
     pub level: u8,
-    /// The CRC32C that it carries.
+    /// The CRC32C stored in the node.
     pub crc: u32,
 }
 
 impl DetachedRef {
-    /// Its bytes. Whoever keeps them has to guard them with a checksum.
+    /// Encodes the root. The caller must protect the bytes with a checksum.
     pub fn encode(&self) -> [u8; DETACHED_BYTES] {
         let mut out = [0; DETACHED_BYTES];
         out[..PLACE_BYTES].copy_from_slice(&self.place.0.to_le_bytes()[..PLACE_BYTES]);
@@ -78,7 +78,7 @@ impl DetachedRef {
         out
     }
 
-    /// The root in `bytes`; nothing if they are none.
+    /// Decodes a detached root. Returns `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<DetachedRef> {
         let mut from = Reader(bytes);
         let (place, level) = (Place(from.uint(PLACE_BYTES)?), from.uint(1)? as u8);

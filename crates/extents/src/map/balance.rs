@@ -1,4 +1,4 @@
-//! How nodes are split when they are full, and joined or dropped when they are not worth a block.
+//! Splitting of full nodes, and joining or dropping of nodes with few entries.
 
 use super::leaf::{Change, End, Leaf, middle, note_behind};
 use super::nodes::states::Remains;
@@ -9,23 +9,23 @@ use crate::extent::{Changes, Extent};
 use crate::format::LEVELS_MAX;
 
 impl Map {
-    /// A first leaf, with nothing in it yet.
+    /// Creates the first leaf, which is empty.
     pub(super) fn plant(&mut self) {
         let leaf = Leaf::of(&[], 0).expect("nothing fits anywhere");
         let slot = self.grown(Body::Leaf(leaf), 0);
         self.root = Some(Root { slot, level: 0 });
     }
 
-    /// A node that was not there before.
+    /// Adds a new node.
     pub(super) fn grown(&mut self, body: Body, level: u8) -> Slot {
         self.totals.nodes = self.totals.nodes.saturating_add(1);
         Slot::Loaded(self.nodes.add_new(body, level))
     }
 
-    /// Makes room where the leaf at the path's end has none for `change`, that begins at `sector`: entries go over to a neighbour that
-    /// has room, or the leaf is split. So leaves are four fifths full in the long run, and not ln 2. Where
-    /// the change goes behind all there is, as when a space is filled from front to back, it gets a new
-    /// leaf and this one stays full.
+    /// Makes space in the leaf at the path's end for `change`, which begins at `sector`: entries move to a neighbour
+    /// with free space, or the leaf is split. So leaves are four fifths full in the long run, rather than ln 2. A
+    /// change behind all entries, as when a space is filled from front to back, gets a new leaf, and the old leaf stays
+    /// full.
     pub(super) fn split_for(
         &mut self,
         path: &Path,
@@ -51,13 +51,14 @@ impl Map {
         self.insert_child(path.steps(), first, slot);
     }
 
-    /// Has a neighbour that is in memory take entries of the full leaf at the path's end, if it is not nearly full as well.
+    /// Moves entries of the full leaf at the path's end to a neighbour in memory, unless the neighbour is nearly full
+    /// as well.
     fn relieve(&mut self, path: &Path, changes: &mut Changes) -> bool {
         let (leaf, above) = path.steps().split_last().expect("a way to some node");
         if above.is_empty() {
             return false;
         }
-        // Otherwise the change might not fit afterwards either.
+        // With a fuller neighbour, the change might not fit afterwards either.
         let most = (self.room(0) / 8 * 7).min(self.room(0).saturating_sub(8));
         for (left, one, other) in self.pairs(above) {
             let neighbour = if one == leaf.id { other } else { one };
@@ -71,7 +72,8 @@ impl Map {
         false
     }
 
-    /// The chosen child of the last one of `steps` with each neighbour that is in memory: the left one's place in the parent, and both.
+    /// Returns the pairs of the chosen child of the last step and each of its neighbours in memory: the left node's
+    /// index in the parent, and both nodes.
     fn pairs(&self, steps: &[Step]) -> Vec<(usize, NodeId, NodeId)> {
         let parent = steps[steps.len() - 1];
         let (inner, child) = (self.nodes.inner(parent.id), parent.child());
@@ -83,14 +85,14 @@ impl Map {
         pairs.collect()
     }
 
-    /// Has the first key of the last one of `steps` be where it begins to cover.
+    /// Sets the first key of the last step's node to the first sector that the node covers.
     fn rekey(&mut self, steps: &[Step]) {
         let (parent, start) = (steps[steps.len() - 1], self.start(steps));
         let rekey = |inner: &mut Inner| inner.keys[0] = start;
         self.nodes.edit_inner(parent.id, rekey);
     }
 
-    /// Hangs a node behind the one at the end of `steps`, which it was a part of.
+    /// Inserts a node that was split off behind the node at the end of `steps`.
     fn insert_child(&mut self, steps: &[Step], first: u64, slot: Slot) {
         let (_, above) = steps.split_last().expect("a way to some node");
         let Some(parent) = above.last() else {
@@ -112,8 +114,8 @@ impl Map {
         }
     }
 
-    /// The first sector that the last one of `steps` covers. The first key of a node may be behind it, since
-    /// the node may have come to cover more while it was not in memory.
+    /// Returns the first sector that the last step's node covers. The node's first key may be larger, since the node's
+    /// range may have grown while it was not in memory.
     pub(super) fn start(&self, steps: &[Step]) -> u64 {
         let above = steps.iter().rev().skip(1);
         let start = above
@@ -122,7 +124,7 @@ impl Map {
         start.into_iter().next().unwrap_or(0)
     }
 
-    /// A new root above the old one and the node beside it.
+    /// Adds a new root above the old root and the node beside it.
     fn grow(&mut self, first: u64, slot: Slot) {
         let old = self.root.expect("a root was split");
         let level = old.level + 1;
@@ -134,9 +136,8 @@ impl Map {
         self.root = Some(Root { slot, level });
     }
 
-    /// The leaf at the path's end takes less room than before: drops nodes that got empty, and has those
-    /// with few share a block with a neighbour, as far as that is in memory. The nodes on the path are
-    /// marked as changed already.
+    /// Rebalances after the leaf at the path's end became smaller. Empty nodes are dropped, and nodes with few entries
+    /// are joined with a neighbour in memory. The nodes on the path are already marked as changed.
     pub(super) fn settle(&mut self, path: &Path, changes: &mut Changes) {
         let is_empty = self.nodes.leaf(path.leaf()).len() == 0;
         if is_empty && self.pinned(&path.range) && !self.has_heir(path.steps()) {
@@ -151,20 +152,20 @@ impl Map {
         self.settle_root();
     }
 
-    /// Drops leaves that stayed though they are empty, unless they are pinned still.
+    /// Drops empty leaves that were kept, unless they are still pinned.
     pub(super) fn drop_hollow(&mut self) {
         for sector in std::mem::take(&mut self.hollow) {
             if let Ok(Some(path)) = self.find(sector, 0)
                 && self.nodes.leaf(path.leaf()).len() == 0
             {
                 self.mark(&path);
-                // The leaf is dropped, so no extent changes its leaf.
+                // The leaf is dropped, so no extent moves to another leaf.
                 self.settle(&path, &mut Changes::default());
             }
         }
     }
 
-    /// As [`Map::settle`], for the last one of `steps` alone. Says whether its parent has a child less.
+    /// As [`Map::settle`], for the last step's node only. Returns true if its parent has lost a child.
     pub(super) fn settle_at(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
         let (last, above) = steps.split_last().expect("a way to some node");
         let parent = above.last().expect("a node that is not the root");
@@ -182,8 +183,8 @@ impl Map {
         }
     }
 
-    /// Whether the leaf to which the sectors of the last one of `steps` would go if that was dropped is in
-    /// memory. If there is none left, no node is needed for them.
+    /// Returns true if the leaf that would inherit the sectors of the last step's node is in memory, or if no other
+    /// node would remain.
     fn has_heir(&self, steps: &[Step]) -> bool {
         let above = steps.iter().rev().skip(1);
         let mut brothers = above.filter(|step| self.nodes.inner(step.id).len() > 1);
@@ -201,7 +202,7 @@ impl Map {
         false
     }
 
-    /// A root without children is none, and one with one child is not needed.
+    /// Removes a root without children, and replaces a root with one child by the child.
     pub(super) fn settle_root(&mut self) {
         while let Some(root) = self.root
             && let Some(id) = root.slot.id()
@@ -218,7 +219,7 @@ impl Map {
         }
     }
 
-    /// The tree has this node no more.
+    /// Records that a node left the tree.
     pub(super) fn forget(&mut self, slot: Slot) {
         let id = slot.id().expect("only nodes in memory leave the tree");
         self.totals.nodes = self.totals.nodes.saturating_sub(1);
@@ -229,7 +230,7 @@ impl Map {
         }
     }
 
-    /// The most that [`Body::fill`] may be in a node of this level.
+    /// Returns the limit of [`Body::fill`] for a node of this level.
     fn room(&self, level: u8) -> usize {
         match level {
             0 => self.shape.leaf,
@@ -237,8 +238,8 @@ impl Map {
         }
     }
 
-    /// Joins the chosen child of the last one of `steps` with a neighbour. If no neighbour has room for all,
-    /// entries go over from one, so that both have as many. Says whether there is a node less.
+    /// Joins the chosen child of the last step with a neighbour. If no neighbour has enough space, entries are balanced
+    /// between the child and a neighbour. Returns true if a node was removed.
     fn share(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
         let parent = steps[steps.len() - 1];
         self.rekey(steps);
@@ -246,7 +247,7 @@ impl Map {
         for &(left, one, other) in &pairs {
             let (one, other) = (self.nodes.get(one), self.nodes.get(other));
             let fill = one.body.fill() + other.body.fill();
-            // Not quite full, or the next entry would split it again.
+            // The joined node is not quite full; otherwise the next entry would split it again.
             if fill <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false, changes) {
                 return true;
             }
@@ -260,8 +261,8 @@ impl Map {
         false
     }
 
-    /// Puts what the child `left` of `parent` and the next one hold into the first, or `evenly` into both.
-    /// Says no, and does nothing, if entries would be too far apart for a leaf.
+    /// Moves the entries of the child `left` of `parent` and of its right neighbour into the first of the two, or
+    /// distributes them `evenly`. Returns false, and changes nothing, if entries would be too far apart for one leaf.
     fn pour(&mut self, parent: NodeId, left: usize, evenly: bool, changes: &mut Changes) -> bool {
         let inner = self.nodes.inner(parent);
         let between = inner.keys[left + 1];
@@ -288,7 +289,8 @@ impl Map {
         true
     }
 
-    /// The first key of the second leaf, if there still is one; nothing at all if it cannot be done.
+    /// Returns the first key of the second leaf, or `Some(None)` if that leaf is now empty. Returns `None` if the
+    /// entries are too far apart.
     fn pour_leaves(
         &mut self,
         one: NodeId,
@@ -296,14 +298,15 @@ impl Map {
         evenly: bool,
         changes: &mut Changes,
     ) -> Option<Option<u64>> {
-        // Extents that continue each other where the leaves meet stay two: callers count extents, and are told of changes only.
+        // Extents that continue each other across the leaves are not joined: callers count extents, and only changes
+        // are reported to them.
         let [one_len, other_len] = [one, other].map(|id| self.nodes.leaf(id).len());
         let both = [one, other].map(|id| self.nodes.leaf(id).extents());
         let all: Vec<Extent> = both.into_iter().flatten().collect();
         let (kept, given) = all.split_at(if evenly { middle(&all) } else { all.len() });
         let base = self.nodes.leaf(one).base();
         let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
-        // The first extent of the right leaf has one before it now, which it may follow.
+        // The first extent of the right leaf now has a predecessor in its leaf, which it may follow.
         if one_len > 0 && other_len > 0 && kept.len() != one_len {
             note_behind(None, Some(all[one_len - 1]), all[one_len], changes);
         }

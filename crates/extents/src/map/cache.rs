@@ -1,4 +1,4 @@
-//! Which nodes are in memory.
+//! Loading and eviction of nodes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,34 +14,34 @@ use crate::format::{Child, Content, FormatError, Node as Block, VolumeId};
 
 /// Rounds of evictions in one call of [`Map::shrink`].
 const ROUNDS: usize = 4;
-/// Nodes that one round looks at if it evicts none, and nodes that one call moves.
+/// Nodes that a round examines without evicting any, and nodes that one call of compaction moves.
 const LOOKS: usize = 1024;
-/// Nodes that it looks at in addition for each that it evicts: a node is passed once if it was used, and some are inner
-/// nodes whose children are in memory.
+/// Additional nodes that a round examines for each eviction: a recently used node is passed once, and inner nodes with
+/// children in memory are skipped.
 const LOOKS_PER_EVICTION: usize = 4;
-/// Nodes that it evicts at most, which takes less than a millisecond.
+/// The most nodes that a round evicts, which takes less than a millisecond.
 const EVICTIONS_MAX: usize = 1024;
 
-/// Why a block is not the node that the map needs.
+/// An error for a block that is not the needed node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is no node, or a damaged one.
+    /// The block is not a node, or is damaged.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// It is sound, but not what its parent was written for.
+    /// The block is a valid node, but not the node that its parent refers to.
     #[error("a node of the map, but another one or an older one than its parent names")]
     Stale,
-    /// Its parent was written for it, and yet it is of another volume, of another level, or maps sectors
-    /// that are not its own.
+    /// The parent refers to this node, but the node belongs to another volume, has another level, or maps sectors
+    /// outside its range.
     #[error("a node of the map that does not belong where its parent has it")]
     Misplaced,
 }
 
-/// Ranges whose nodes stay in memory, and how many times each was asked for.
+/// Ranges whose nodes stay in memory, with the number of pins for each.
 #[derive(Default)]
 pub(super) struct PinTable {
     ranges: BTreeMap<(u64, u64), u32>,
-    /// No range in the table is longer.
+    /// An upper bound for the length of all ranges in the table.
     longest: u64,
 }
 
@@ -63,8 +63,8 @@ impl PinTable {
         }
     }
 
-    /// Whether some of `range` is to stay. Most ranges are as short as a write, so the one that begins last
-    /// before its end nearly always tells.
+    /// Returns true if a pinned range overlaps `range`. Most pinned ranges are as short as a write, so the last range
+    /// that begins before the end of `range` usually decides.
     fn has_some_of(&self, range: &Range<u64>) -> bool {
         let from = range.start.saturating_sub(self.longest);
         let mut before = self.ranges.range((from, 0)..(range.end, 0)).rev();
@@ -72,14 +72,14 @@ impl PinTable {
     }
 }
 
-/// Ranges that a caller is about to change: their nodes stay in memory until it releases or drops this.
+/// Ranges that a caller is about to change. Their nodes stay in memory until the caller releases or drops the pins.
 pub struct Pins {
     table: Rc<RefCell<PinTable>>,
     ranges: Vec<(u64, u64)>,
 }
 
 impl Pins {
-    /// Lets the nodes go.
+    /// Releases the pins.
     pub fn release(&mut self) {
         let mut table = self.table.borrow_mut();
         for range in self.ranges.drain(..) {
@@ -95,7 +95,7 @@ impl Drop for Pins {
 }
 
 impl Map {
-    /// Pins of this map, with nothing in them yet.
+    /// Returns an empty set of pins for this map.
     pub fn pins(&self) -> Pins {
         Pins {
             table: Rc::clone(&self.pins),
@@ -103,15 +103,15 @@ impl Map {
         }
     }
 
-    /// Has the nodes of `range` stay in memory. After `Ok`, everything can be done to the range without
-    /// another [`Need`] until `pins` are released, whatever else is done to the map.
+    /// Pins the nodes of `range` in memory. After `Ok`, every operation on the range succeeds without [`Need`] until
+    /// `pins` are released, regardless of other changes of the map.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory. What is there stays from now on, so that each node that is
-    /// loaded brings the range closer.
+    /// [`Need`] if a node is not in memory. Nodes that are already loaded are pinned, so each loaded node is a step
+    /// towards success.
     pub fn prepare(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
         let pinned = (range.start, range.end);
-        // It is asked for again after each node that was loaded.
+        // The caller calls again after each loaded node.
         if !range.is_empty() && pins.ranges.last() != Some(&pinned) {
             pins.ranges.push(pinned);
             self.pins.borrow_mut().add(pinned);
@@ -119,10 +119,10 @@ impl Map {
         self.in_memory(range)
     }
 
-    /// Takes in a node that was read from where `need` says. If it is not needed any more, nothing happens.
+    /// Adds a node that was read from the place in `need`. Does nothing if the node is no longer needed.
     ///
     /// # Errors
-    /// If the bytes are not that node.
+    /// If the bytes are not the needed node.
     pub fn load(&mut self, need: &Need, bytes: &[u8]) -> Result<(), LoadError> {
         let block = verified(self.volume, need, bytes)?;
         let (place, crc) = (need.place, need.crc);
@@ -139,19 +139,19 @@ impl Map {
         Ok(())
     }
 
-    /// Evicts clean nodes that were not used recently, until the map takes at most `limit` bytes of memory. Changed
-    /// and pinned nodes stay, and those above them; detached nodes stay until they are reaped; and what a snapshot
-    /// has written stays until it completes, since it may not be on the medium before.
+    /// Evicts clean nodes that were not used recently, until the map uses at most `limit` bytes of memory. Changed and
+    /// pinned nodes and their parents stay. Detached nodes stay until they are reaped. Nodes that a snapshot has
+    /// written stay until the snapshot completes, since they may not be on the device before.
     ///
-    /// One call looks at about a thousand nodes and at a few more for each that it evicts, and evicts a few thousand at
-    /// most. Returns true if the map still takes more than `limit`, but another call may evict more.
+    /// A call examines about a thousand nodes, plus a few for each eviction, and evicts a few thousand at most. Returns
+    /// true if the map still uses more than `limit` but another call may evict more.
     pub fn shrink(&mut self, limit: usize) -> bool {
         let mut more = false;
         for _ in 0..ROUNDS {
             let evicted = self.evict_to(limit);
             let is_interrupted = evicted.is_none();
             more = self.compact() || is_interrupted;
-            // Compacting leaves some free places, so that a few more nodes may have to go.
+            // Compaction leaves some free slots, so a few more evictions may be needed.
             if evicted.is_none_or(|evicted| evicted == 0) || self.memory() <= limit {
                 break;
             }
@@ -159,14 +159,14 @@ impl Map {
         more && self.memory() > limit
     }
 
-    /// Returns false if the clock has gone around twice without an eviction: the first time takes the marks of use away,
-    /// the second one finds a node without.
+    /// Returns false if the clock went around twice without an eviction. The first rotation clears the use flags, and
+    /// the second finds any unused node.
     fn may_evict(&self) -> bool {
         self.idle <= 2 * self.nodes.clean.len()
     }
 
-    /// Evicts nodes until `limit` is met, but for what compacting gives back, or until none can go. Returns their number;
-    /// nothing if it has looked at or evicted as many as one round may.
+    /// Evicts nodes until the memory, less the amount that compaction returns, meets `limit`, or no node can be
+    /// evicted. Returns the number of evictions, or `None` if the round reached its limit of examined or evicted nodes.
     fn evict_to(&mut self, limit: usize) -> Option<usize> {
         let (mut looks, mut evictions) = (LOOKS, 0);
         if !self.may_evict() {
@@ -190,13 +190,13 @@ impl Map {
         Some(evictions)
     }
 
-    /// Whether some of `range` is to stay in memory.
+    /// Returns true if a part of `range` is pinned in memory.
     pub(super) fn pinned(&self, range: &Range<u64>) -> bool {
         self.pins.borrow().has_some_of(range)
     }
 
-    /// Moves some nodes from the end to free places, if a quarter of all places is free. Otherwise the places would stay
-    /// as many as there have ever been nodes at a time. Returns true if it has moved as many as one round may.
+    /// Moves some nodes from the end of the table to free slots, if a quarter of all slots is free. Otherwise the table
+    /// would never shrink. Returns true if it has moved as many nodes as one round may.
     fn compact(&mut self) -> bool {
         for _ in 0..LOOKS {
             if self.nodes.sparse_bytes() == 0 || self.writing.is_some() {
@@ -207,7 +207,7 @@ impl Map {
             };
             let node = self.nodes.get(id);
             let hook = self.hook(node.body.key(), node.level).ok().flatten();
-            // What is detached is not found from the root, and stays where it is until it is reaped.
+            // Detached nodes are not found from the root, and stay in their slots until they are reaped.
             let Some(hook) = hook.filter(|hook| hook.slot == Slot::Loaded(id)) else {
                 return false;
             };
@@ -219,7 +219,7 @@ impl Map {
         true
     }
 
-    /// Evicts a clean node, or takes it from the clock if it can never be evicted. Returns false if it stays.
+    /// Evicts a clean node, or removes it from the clock if it can never be evicted. Returns false if the node stays.
     fn evict(&mut self, id: NodeId) -> bool {
         let node = self.nodes.get(id);
         debug_assert!(self.nodes.state(id) == NodeState::Clean);
@@ -235,7 +235,7 @@ impl Map {
             return false;
         };
         if hook.slot != Slot::Loaded(id) {
-            // It is detached, and does not come back.
+            // The node is detached, and is never evicted.
             self.nodes.retire(id);
             return true;
         }
@@ -248,7 +248,7 @@ impl Map {
     }
 }
 
-/// Decodes the node that `need` names.
+/// Decodes and verifies the node that `need` refers to.
 pub(super) fn verified(volume: VolumeId, need: &Need, bytes: &[u8]) -> Result<Block, LoadError> {
     let block = Block::decode(bytes)?;
     if Block::crc(bytes) != Some(need.crc) {
@@ -260,7 +260,7 @@ pub(super) fn verified(volume: VolumeId, need: &Need, bytes: &[u8]) -> Result<Bl
     Ok(block)
 }
 
-/// The content of a node that covers `range`; nothing if it has more than that.
+/// Returns the content of a node that covers `range`, or `None` if the content exceeds the range.
 fn body(block: Block, range: &Range<u64>) -> Option<Body> {
     let within = |sector: u64| range.contains(&sector);
     if !within(block.base) {

@@ -1,4 +1,4 @@
-//! Whether the tree is what it should be, as far as it is in memory.
+//! Consistency checks of the tree, as far as it is in memory.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use super::{Map, Totals};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the map's node of level {level} that begins at sector {sector}: {what}")]
 pub struct Flaw {
-    /// Its level.
+    /// The level of the node.
     pub level: u8,
-    /// The first sector that it covers.
+    /// The first sector that the node covers.
     pub sector: u64,
-    /// What is wrong.
+    /// The broken invariant.
     pub what: &'static str,
 }
 
-/// What is counted on the way.
+/// Counts collected during a check.
 #[derive(Default)]
 struct Seen {
     totals: Totals,
@@ -36,11 +36,11 @@ struct Seen {
 }
 
 impl Map {
-    /// Looks at every node in memory: order, bounds, levels, marks and counts. The counts of the
-    /// whole are compared if all of it is in memory.
+    /// Checks every node in memory: order, bounds, levels, states and counts. The totals are compared if the whole map
+    /// is in memory.
     ///
     /// # Errors
-    /// The first flaw that is found.
+    /// The first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
         let mut seen = Seen::default();
         let whole = |what| Flaw {

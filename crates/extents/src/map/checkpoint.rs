@@ -1,14 +1,14 @@
-//! How changed nodes get to the medium.
+//! Checkpoints: writing changed nodes to the device.
 //!
-//! A *freeze* begins a snapshot: the tree as it is at that moment. The snapshot is written node by node, children
-//! before their parents, while the map goes on being changed (`writing.rs`); `states.rs` says how a node is kept as it
-//! was. No step takes long, however many nodes are changed.
+//! A *freeze* begins a snapshot of the tree. The snapshot is written node by node, children before their parents, while
+//! the map is changed further (`writing.rs`). `states.rs` describes how the frozen state of a node is kept. No step
+//! takes long, even with many changed nodes.
 //!
-//! A checkpoint supersedes the copies that the checkpoint before reaches and this one does not. These are the old copies
-//! of the nodes that this one writes, and those of nodes that left the tree between the two freezes. What happens to
-//! the tree while a checkpoint is being written belongs to the next one, even if a node leaves the tree before its copy
-//! is complete: that copy is live until the next root counts. So after each checkpoint the live nodes are exactly those
-//! that its root reaches, and the roots of the detached subtrees, as a recovery finds them.
+//! A checkpoint supersedes the copies that are reachable from the previous checkpoint and not from this checkpoint.
+//! These are the old copies of the nodes that it writes, and the copies of nodes that left the tree between the two
+//! freezes. Changes of the tree during a checkpoint belong to the next checkpoint. This includes a node that leaves the
+//! tree before its copy is complete: the copy is live until the next root is valid. So after each checkpoint, the live
+//! nodes are exactly those reachable from its root and from the roots of the detached subtrees, as recovery finds them.
 
 use super::nodes::Slot;
 use super::nodes::states::NodeState;
@@ -18,21 +18,21 @@ use crate::format::{DetachedRef, RootRef};
 use crate::map::Need;
 use crate::place::Place;
 
-/// A checkpoint that was written, to be made to count.
+/// A checkpoint whose nodes are written, and whose roots the caller makes valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completed {
-    /// The root of the map at the freeze; nothing if nothing was mapped.
+    /// The root of the map at the freeze; `None` if the map was empty.
     pub root: Option<RootRef>,
-    /// The subtrees that were detached then. Without a root, none are.
+    /// The subtrees that were detached at the freeze. Empty without a root.
     pub detached: Vec<DetachedRef>,
-    /// The places of the nodes that the roots of the checkpoint before reach and these roots do not.
+    /// Places of nodes that are reachable from the previous checkpoint but not from these roots.
     pub superseded: Vec<Place>,
 }
 
 impl Map {
-    /// Begins a snapshot of the map as it is now. Until it is completed or abandoned, call [`Map::next_to_write`] and
-    /// [`Map::written`] in turn until all nodes are written. When all are durable, the roots that
-    /// [`Map::frozen_roots`] returns may be written, and then the snapshot completed.
+    /// Begins a snapshot of the map. Then the caller calls [`Map::next_to_write`] and [`Map::written`] in turn until
+    /// all nodes are written. When all nodes are durable, the caller may write the roots that [`Map::frozen_roots`]
+    /// returns, and then complete the snapshot.
     ///
     /// # Panics
     /// If a snapshot is under way.
@@ -40,9 +40,9 @@ impl Map {
         assert!(self.writing.is_none(), "one checkpoint at a time");
         self.drop_hollow();
         match self.detached.is_empty() {
-            // The root was kept for the counts.
+            // The root was kept only for the counts.
             true => self.settle_root(),
-            // The counts stand with the root, so there has to be one.
+            // The counts are stored with the root, so a root is required.
             false if self.root.is_none() => self.plant(),
             false => {}
         }
@@ -54,7 +54,7 @@ impl Map {
         self.writing = Some(Box::new(Writing::new(totals, roots, dropped)));
     }
 
-    /// A root as the snapshot has it: its place, if the snapshot does not write it.
+    /// Returns a root as the snapshot contains it: by place, if the snapshot does not write the node.
     fn frozen_root(&self, root: Root) -> Root {
         let slot = match root.slot {
             Slot::Loaded(id) if self.nodes.state(id) == NodeState::Clean => {
@@ -66,7 +66,8 @@ impl Map {
         Root { slot, ..root }
     }
 
-    /// The checkpoint is on the medium: nodes that have not changed since the freeze are equal to their copies there.
+    /// Completes the snapshot, whose checkpoint is on the device. Nodes that have not changed since the freeze are now
+    /// equal to their copies.
     ///
     /// # Panics
     /// If no snapshot is under way, or a node of it was not written.
@@ -79,7 +80,7 @@ impl Map {
             mut orphans,
             ..
         } = *writing;
-        // The longer list stays where it is.
+        // Keeps the longer list in place.
         if self.dropped.len() < orphans.len() {
             std::mem::swap(&mut self.dropped, &mut orphans);
         }
@@ -91,8 +92,8 @@ impl Map {
         }
     }
 
-    /// The checkpoint failed: the next one writes the nodes of the snapshot. Takes time in proportion to the nodes that
-    /// were set aside.
+    /// Abandons the snapshot after a failed checkpoint. The next checkpoint writes its nodes. Takes time in proportion
+    /// to the nodes that were set aside.
     ///
     /// # Panics
     /// If no snapshot is under way.
@@ -102,10 +103,10 @@ impl Map {
         self.dropped.extend(writing.superseded);
     }
 
-    /// If the tree's node of this level that covers `key` lies at this place, the next checkpoint writes it elsewhere:
-    /// so a segment of nodes can be emptied. Returns true if the node lies there. If the snapshot under way has yet to
-    /// write it elsewhere, that is left to it. Nodes that are detached stay where they are until they are reaped, so
-    /// whether a segment is free is told by counts alone.
+    /// Causes the next checkpoint to write a node elsewhere, if the tree's node of this level that covers `key` lies at
+    /// `place`. So a segment of nodes can be emptied. Returns true if the node lies there. If the snapshot under way
+    /// has yet to write the node elsewhere, nothing else is done. Detached nodes stay at their places until they are
+    /// reaped, so only the counts show whether a segment is free.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.

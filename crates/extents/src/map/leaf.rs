@@ -1,5 +1,5 @@
-//! A leaf in memory: extents of 16 bytes each, and what a change makes of them. On the device, some take less
-//! (`format/node.rs::bytes_behind`), so a leaf counts the bytes that it takes there.
+//! Leaves in memory, with 16 bytes for each extent, and the effects of changes. On the device, some entries take less
+//! (`format/node.rs::bytes_behind`), so a leaf also counts its encoded bytes.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use crate::extent::{Changes, Extent, LeafExtent, in_leaf};
 use crate::format::{DELTA_MAX, Packed, bytes_behind};
 use crate::place::Place;
 
-/// Room for entries comes and goes in steps of so many.
+/// The capacity for entries changes in steps of this size.
 const STEP: usize = 8;
-/// Extents in order, none overlapping another.
+/// Extents in order, without overlap.
 #[derive(Clone)]
 pub(super) struct Leaf {
-    /// The first `len` count, the others are room.
+    /// The entries; only the first `len` are valid, the others are spare capacity.
     entries: Box<[Packed]>,
-    /// Not behind the first entry, and within the leaf's range.
+    /// A sector at or before the first entry, and within the leaf's range.
     base: u64,
-    /// Where the last entry begins, less the base.
+    /// The first sector of the last entry, less the base.
     last: u32,
     len: u16,
     /// Bytes that the entries take on the device.
@@ -25,8 +25,8 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// A leaf of extents in order, or nothing if they lie too far apart for one. If there are none, it
-    /// has the base `otherwise`.
+    /// Returns a leaf of extents in order, or `None` if they are too far apart for one leaf. An empty leaf has the base
+    /// `otherwise`.
     pub(super) fn of(extents: &[Extent], otherwise: u64) -> Option<Leaf> {
         let base = extents.first().map_or(otherwise, |first| first.sector);
         let last = extents.last().map_or(base, |last| last.sector);
@@ -47,7 +47,7 @@ impl Leaf {
         })
     }
 
-    /// A leaf without entries, for a place where no node is.
+    /// Returns an empty leaf as a placeholder for a free slot.
     pub(super) fn nothing() -> Leaf {
         Leaf {
             entries: Box::default(),
@@ -66,12 +66,12 @@ impl Leaf {
         self.base
     }
 
-    /// Bytes that the entries take on the device.
+    /// Returns the bytes that the entries take on the device.
     pub(super) fn encoded(&self) -> usize {
         self.encoded.into()
     }
 
-    /// The same with `change` made.
+    /// Returns the bytes that the entries take on the device after `change`.
     pub(super) fn encoded_with(&self, change: &Change) -> usize {
         let at = &change.at;
         let before = at.start.checked_sub(1).map(|before| self.get(before));
@@ -81,14 +81,14 @@ impl Leaf {
         self.encoded() - encoded_bytes(before, old) + encoded_bytes(before, new)
     }
 
-    /// The entry at which the leaf is split into halves of about as many bytes on the device. Neither is empty if the leaf has
-    /// three entries.
+    /// Returns the index of the entry that splits the leaf into halves with about equal bytes on the device. With three
+    /// entries or more, neither half is empty.
     pub(super) fn middle(&self) -> usize {
         let extents: Vec<Extent> = self.extents().collect();
         middle(&extents)
     }
 
-    /// Memory that it takes beside the node it is in, room and allocator's share included, in bytes.
+    /// Returns the memory outside the node's own structure, with spare capacity and the allocator's overhead, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &*self.entries {
             [] => 0,
@@ -100,7 +100,7 @@ impl Leaf {
         &self.entries[..self.len()]
     }
 
-    /// Where entry `at` begins.
+    /// Returns the first sector of entry `at`.
     pub(super) fn key(&self, at: usize) -> u64 {
         self.base + self.entries()[at].delta()
     }
@@ -113,12 +113,12 @@ impl Leaf {
         self.entries().iter().map(|entry| entry.extent(self.base))
     }
 
-    /// The same, with how each stands to the one before it.
+    /// Returns the extents with their `follows` flags.
     pub(super) fn leaf_extents(&self) -> impl Iterator<Item = LeafExtent> {
         in_leaf(None, self.extents())
     }
 
-    /// The first entry that ends behind `sector`.
+    /// Returns the index of the first entry that ends behind `sector`.
     pub(super) fn position(&self, sector: u64) -> usize {
         let Some(delta) = sector.checked_sub(self.base) else {
             return 0;
@@ -132,9 +132,9 @@ impl Leaf {
         if end > delta { before } else { behind }
     }
 
-    /// The first entry that begins behind `delta`. Each line of memory that is looked at may have to come
-    /// from far, and where pages are written all over a space, their entries are as far apart. So the
-    /// search begins where it would end if all were, and goes on from there in steps that grow.
+    /// Returns the index of the first entry that begins behind `delta`. Each accessed cache line may be a cache miss.
+    /// With pages written uniformly across the space, entries have nearly equal distances. So the search begins with a
+    /// linear interpolation and continues from there in growing steps.
     fn begins_behind(&self, delta: u64) -> usize {
         let entries = self.entries();
         if delta >= u64::from(self.last) {
@@ -156,15 +156,15 @@ impl Leaf {
         from + entries[from..to].partition_point(|entry| entry.delta() <= delta)
     }
 
-    /// The extents in `range`, clipped to it.
+    /// Returns the extents in `range`, clipped to it.
     pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Extent> {
         let from = self.position(range.start);
         let extents = self.entries()[from..].iter();
         extents.map_while(move |entry| entry.extent(self.base).part(range.clone()))
     }
 
-    /// The base that the leaf has with `change` made: its own if that will do. Nothing if its entries
-    /// would then be too far apart.
+    /// Returns the leaf's base after `change`: the present base if possible. `None` if the entries would be too far
+    /// apart.
     pub(super) fn base_with(&self, change: &Change) -> Option<u64> {
         let fits = |extent: &Extent| {
             let delta = extent.sector.checked_sub(self.base);
@@ -185,7 +185,7 @@ impl Leaf {
         (last - first <= DELTA_MAX).then_some(first)
     }
 
-    /// Makes `change`, by which its base becomes `base`.
+    /// Applies `change`; the leaf's base becomes `base`.
     pub(super) fn apply(&mut self, change: &Change, base: u64) {
         let (at, with) = (change.at.clone(), change.with());
         let (len, len_after) = (self.len(), self.len() - at.len() + with.len());
@@ -193,7 +193,7 @@ impl Leaf {
         let fits = base == self.base && (len_after..len_after + 2 * STEP).contains(&room);
         let behind = at.start + with.len();
         let encoded = self.encoded_with(change);
-        // Otherwise it is not looked at, as it may lie far from the change.
+        // Otherwise the last entry is not accessed, since it may lie in a distant cache line.
         let is_last_new = at.end == len || base != self.base;
         if fits {
             let entries = &mut self.entries;
@@ -225,7 +225,7 @@ impl Leaf {
         }
     }
 
-    /// Takes all entries from `at` on out, into a leaf of their own.
+    /// Moves all entries from `at` on into a new leaf.
     pub(super) fn split_off(&mut self, at: usize) -> Leaf {
         let extents: Vec<Extent> = self.extents().collect();
         let (left, right) = extents.split_at(at);
@@ -236,7 +236,7 @@ impl Leaf {
     }
 }
 
-/// Bytes that extents take on the device behind another in the same leaf.
+/// Returns the bytes that extents take on the device behind another extent in the same leaf.
 pub(super) fn encoded_bytes(
     mut before: Option<Extent>,
     extents: impl Iterator<Item = Extent>,
@@ -249,8 +249,8 @@ pub(super) fn encoded_bytes(
     bytes.sum()
 }
 
-/// Returns how many of `extents` take half of the bytes that all take on the device, about. Some, and not all, if there are three. The
-/// blocks of a page are not parted.
+/// Returns the number of first extents that take about half of the bytes on the device. With three extents or more,
+/// neither half is empty. The blocks of a page stay together.
 pub(super) fn middle(extents: &[Extent]) -> usize {
     let half = encoded_bytes(None, extents.iter().copied()) / 2;
     let (mut bytes, mut before) = (0, None);
@@ -271,24 +271,24 @@ pub(super) fn middle(extents: &[Extent]) -> usize {
     }
 }
 
-/// What becomes of a leaf when a range of it is mapped anew or cleared.
+/// The effect on a leaf of mapping or clearing a range.
 pub(super) struct Change {
-    /// The entries that go.
+    /// The removed entries.
     at: Range<usize>,
     with: [Extent; 3],
     count: usize,
-    /// The index in `with` of the extent that is new.
+    /// The index of the new extent in `with`.
     new: Option<usize>,
 }
 
 impl Change {
-    /// Nothing in `range` is mapped any more.
+    /// Returns the change that unmaps `range`.
     pub(super) fn clear(leaf: &Leaf, range: Range<u64>) -> Change {
         let (at, left, right) = around(leaf, &range);
         Change::new(at, [left, None, right])
     }
 
-    /// `extent` is mapped, joined with what it continues or what continues it.
+    /// Returns the change that maps `extent`, joined with the neighbours that it continues or that continue it.
     pub(super) fn set(leaf: &Leaf, extent: Extent) -> Change {
         let range = extent.sector..extent.end();
         let (mut at, mut left, mut right) = around(leaf, &range);
@@ -327,22 +327,22 @@ impl Change {
         }
     }
 
-    /// The entries that come.
+    /// Returns the added entries.
     fn with(&self) -> &[Extent] {
         &self.with[..self.count]
     }
 
-    /// Whether it changes nothing.
+    /// Returns true if the change has no effect.
     pub(super) fn is_nothing(&self) -> bool {
         self.at.is_empty() && self.count == 0
     }
 
-    /// How many entries go and how many come.
+    /// Returns the number of removed and of added entries.
     pub(super) fn entries(&self) -> (usize, usize) {
         (self.at.len(), self.count)
     }
 
-    /// Whether all that comes lies before all entries of `leaf`, or behind them, and replaces none.
+    /// Returns the end of `leaf` at which all new entries lie, if the change replaces no entry.
     pub(super) fn is_at_end(&self, leaf: &Leaf) -> Option<End> {
         match (self.at.is_empty(), self.at.start) {
             (true, at) if at == leaf.len() => Some(End::Last),
@@ -351,7 +351,8 @@ impl Change {
         }
     }
 
-    /// Adds what it does to the extents of `leaf`. Returns the sectors of the extents that go, and of those that come.
+    /// Appends the effects on the extents of `leaf` to `changes`. Returns the sectors of the removed and of the added
+    /// extents.
     pub(super) fn note(&self, leaf: &Leaf, changes: &mut Changes) -> (u64, u64) {
         let before = self.at.start.checked_sub(1).map(|before| leaf.get(before));
         let behind = (self.at.end < leaf.len()).then(|| leaf.get(self.at.end));
@@ -378,7 +379,7 @@ impl Change {
     }
 }
 
-/// Notes if an extent that did not change follows another one than before, or no longer any.
+/// Records an unchanged extent whose `follows` flag changes with its predecessor.
 pub(super) fn note_behind(
     before: Option<Extent>,
     now: Option<Extent>,
@@ -402,7 +403,8 @@ pub(super) enum End {
     Last,
 }
 
-/// The entries that `range` meets, and what is left of the first before it and of the last behind it.
+/// Returns the entries that overlap `range`, the remaining part of the first entry before the range, and the remaining
+/// part of the last entry behind it.
 fn around(leaf: &Leaf, range: &Range<u64>) -> (Range<usize>, Option<Extent>, Option<Extent>) {
     let start = leaf.position(range.start);
     let mut end = start;

@@ -13,7 +13,7 @@ use crate::place::Place;
 use ring::Ring;
 use states::{Aside, Counts, Epochs};
 
-/// The room for children grows in steps of this many.
+/// The capacity for children grows in steps of this size.
 const STEP: usize = 8;
 
 /// The index of a node in memory.
@@ -28,12 +28,12 @@ impl NodeId {
     }
 }
 
-/// Where a parent, or the map for its root, finds a node.
+/// The location of a node, as its parent stores it, or the map for the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Slot {
-    /// On the medium only, with the CRC32C that it carries there.
+    /// On the device only, with the CRC32C stored in the node.
     Medium { place: Place, crc: u32 },
-    /// In memory. The node has the place of its copy on the medium.
+    /// In memory. The node contains the place of its copy on the device.
     Loaded(NodeId),
 }
 
@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// Children in order of their keys. What lies before the second key belongs to the first child.
+/// Children in order of their keys. The first child covers all sectors before the second key.
 #[derive(Clone, Default)]
 pub(super) struct Inner {
     pub(super) keys: Vec<u64>,
@@ -59,7 +59,7 @@ impl Inner {
         self.keys.len()
     }
 
-    /// Returns the child that covers `key`.
+    /// Returns the index of the child that covers `key`.
     pub(super) fn child_of(&self, key: u64) -> usize {
         let behind = self.keys.partition_point(|first| *first <= key);
         behind.saturating_sub(1)
@@ -126,7 +126,7 @@ impl Body {
         }
     }
 
-    /// Entries or children.
+    /// Returns the number of entries or children.
     pub(super) fn len(&self) -> usize {
         match self {
             Body::Leaf(leaf) => leaf.len(),
@@ -134,8 +134,8 @@ impl Body {
         }
     }
 
-    /// The space that the node's entries take on the device, in entries: its children; of a leaf, their bytes in units of the longest
-    /// entry, rounded up. 0 if the node is empty.
+    /// Returns the space that the entries take on the device, in entries: the number of children, or for a leaf its
+    /// bytes in units of the longest entry, rounded up. 0 if the node is empty.
     pub(super) fn fill(&self) -> usize {
         match self {
             Body::Leaf(leaf) => leaf.encoded().div_ceil(LEAF_ENTRY_BYTES),
@@ -143,7 +143,7 @@ impl Body {
         }
     }
 
-    /// A sector that the node covers, unless the node is empty.
+    /// Returns a sector that the node covers. Meaningless if the node is empty.
     pub(super) fn key(&self) -> u64 {
         match self {
             Body::Leaf(leaf) => leaf.base(),
@@ -152,36 +152,36 @@ impl Body {
     }
 }
 
-/// A node in memory. `states.rs` says how the numbers tell what a checkpoint has to do with it.
+/// A node in memory. `states.rs` describes how its numbers determine its state.
 pub(super) struct Node {
     pub(super) body: Body,
-    /// Where the copy on the medium lies; [`Node::NOWHERE`] if no checkpoint wrote one.
+    /// The place of the copy on the device; [`Node::NOWHERE`] before a checkpoint has written the node.
     pub(super) place: Place,
-    /// The CRC32C of that copy.
+    /// The CRC32C of the copy.
     pub(super) crc: u32,
     /// The snapshot that wrote the copy; 0 if the node was loaded.
     pub(super) written_by: u32,
-    /// The epoch in which the node was last changed; 0 if it is equal to its copy.
+    /// The epoch in which the node was last changed; 0 if the node is equal to its copy.
     pub(super) epoch: u32,
     /// The neighbours in the node's ring.
     pub(super) next: NodeId,
     pub(super) previous: NodeId,
-    /// The level; [`Node::FREE`] of a free place.
+    /// The level; [`Node::FREE`] for a free slot.
     pub(super) level: u8,
-    /// True if the clock no longer looks at the node, which cannot be evicted.
+    /// True if the clock ignores the node, since it can never be evicted.
     pub(super) retired: bool,
-    /// True if the node was looked at since the hand of the clock passed it.
+    /// True if the node was used since the hand of the clock passed it.
     used: Cell<bool>,
 }
 
-// The nodes are most of what the map takes beside its entries.
+// Apart from the entries, nodes are most of the map's memory.
 const _: () = assert!(size_of::<Node>() == 64 && size_of::<Slot>() == 16);
 
 impl Node {
     pub(super) const NOWHERE: Place = Place(u64::MAX);
     const FREE: u8 = u8::MAX;
 
-    /// A node that no checkpoint has written.
+    /// Returns a node that no checkpoint has written.
     pub(super) fn new(body: Body, level: u8, epoch: u32) -> Node {
         Node {
             body,
@@ -220,18 +220,18 @@ impl Node {
 /// All nodes in memory.
 pub(super) struct Nodes {
     all: Vec<Node>,
-    /// Places whose ids are available.
+    /// Slots whose ids are available.
     pub(super) free: Ring,
     /// Memory of the bodies.
     bytes: usize,
     pub(super) epochs: Epochs,
     pub(super) counts: Counts,
-    /// Nodes that the clock looks at: those equal to a copy that is on the medium for good.
+    /// Nodes that the clock examines: those equal to a copy of a completed checkpoint.
     pub(super) clean: Ring,
-    /// Nodes that the snapshot under way has written, unchanged since.
+    /// Nodes that the snapshot under way has written and that are unchanged since.
     pub(super) written: Ring,
-    /// Nodes of the snapshot that were changed or left the tree before they were written, as they were at the
-    /// freeze. Their ids are not used again before.
+    /// Nodes of the snapshot that changed or left the tree before they were written, in their state at the freeze.
+    /// Their ids are not reused until they are written.
     pub(super) aside: BTreeMap<NodeId, Aside>,
     /// Memory of the bodies set aside.
     pub(super) aside_bytes: usize,
@@ -252,31 +252,31 @@ impl Nodes {
         }
     }
 
-    /// Memory that the nodes take, with those set aside, in bytes.
+    /// Returns the memory of all nodes, including those set aside, in bytes.
     pub(super) fn memory(&self) -> usize {
         let aside = self.aside.len() * Aside::BYTES + self.aside_bytes;
         self.all.capacity() * size_of::<Node>() + self.bytes + aside
     }
 
-    /// Memory that compacting gives back, about: it leaves a quarter of all places free.
+    /// Returns about the memory that compaction frees. Compaction leaves a quarter of all slots free.
     pub(super) fn sparse_bytes(&self) -> usize {
         let surplus = (4 * self.free.len()).saturating_sub(self.all.len());
         surplus.div_ceil(3) * size_of::<Node>()
     }
 
-    /// Memory of the bodies and of those set aside, counted anew.
+    /// Recounts the memory of the bodies, and of those set aside.
     pub(super) fn count_bytes(&self) -> (usize, usize) {
         let here = self.all.iter().map(|node| node.body.bytes()).sum();
         let aside = self.aside.values().map(|aside| aside.body.bytes()).sum();
         (here, aside)
     }
 
-    /// Memory of the bodies and of those set aside.
+    /// Returns the memory of the bodies, and of those set aside.
     pub(super) fn body_bytes(&self) -> (usize, usize) {
         (self.bytes, self.aside_bytes)
     }
 
-    /// How many places for nodes there are, free ones included.
+    /// Returns the number of slots for nodes, including free slots.
     pub(super) fn places(&self) -> usize {
         self.all.len()
     }
@@ -321,20 +321,21 @@ impl Nodes {
         NodeId(self.all.len() as u32 - 1)
     }
 
-    /// Takes a node out. Its id is not used again before [`Nodes::release`].
+    /// Removes a node. Its id is not reused before [`Nodes::release`].
     pub(super) fn take(&mut self, id: NodeId) -> Node {
         let node = std::mem::replace(self.get_mut(id), Node::free());
         self.bytes -= node.body.bytes();
         node
     }
 
-    /// Makes the id of a node that was taken out available.
+    /// Makes the id of a removed node available.
     pub(super) fn release(&mut self, id: NodeId) {
         debug_assert!(self.get(id).is_free());
         self.free = self.free.link(self, id);
     }
 
-    /// Moves a node that is in no ring to the next free place. Returns its new id, by which its parent has to find it.
+    /// Moves a node that is in no ring to the next free slot. Returns the new id, which the caller must store in the
+    /// parent.
     pub(super) fn relocate(&mut self, id: NodeId) -> NodeId {
         let node = self.take(id);
         let to = self.add(node);
@@ -342,7 +343,7 @@ impl Nodes {
         to
     }
 
-    /// Removes the last place if it is free. Returns the node there otherwise.
+    /// Removes the last slot if it is free. Otherwise, returns the node in it.
     pub(super) fn trim_last(&mut self) -> Option<NodeId> {
         let last = NodeId(self.all.len().checked_sub(1)? as u32);
         if !self.get(last).is_free() {
@@ -386,7 +387,7 @@ impl Nodes {
         })
     }
 
-    /// Replaces where a parent finds a child that is loaded or evicted. That is no change of the parent.
+    /// Replaces the location of a child that was loaded or evicted. This does not change the parent's state.
     pub(super) fn set_slot(&mut self, parent: NodeId, child: usize, slot: Slot) {
         match &mut self.get_mut(parent).body {
             Body::Inner(inner) => inner.slots[child] = slot,

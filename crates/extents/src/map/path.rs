@@ -1,4 +1,4 @@
-//! The way from the root to a node.
+//! Paths from the root to a node.
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use crate::place::Place;
 /// All sectors that a map can have.
 pub(super) const SPACE: Range<u64> = 0..u64::MAX;
 
-/// A node that has to be read and given to [`Map::load`] before something can be done.
+/// A node that must be read and passed to [`Map::load`] before the operation can succeed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the map's node of level {level} at place {} is not in memory", place.0)]
 pub struct Need {
-    /// Where it lies.
+    /// The place of the node.
     pub place: Place,
-    /// The CRC32C that it carries.
+    /// The CRC32C stored in the node.
     pub crc: u32,
-    /// Its level: 0 for a leaf.
+    /// The level; 0 for a leaf.
     pub level: u8,
-    /// The sectors that it covers.
+    /// The sectors that the node covers.
     pub range: Range<u64>,
 }
 
-/// A node on the way, and which of its children comes next.
+/// A node on a path, and the index of its child on the path.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) id: NodeId,
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// The way from the root to a node in memory.
+/// A path from the root to a node in memory.
 pub(super) struct Path {
     steps: [Step; LEVELS_MAX as usize],
     len: usize,
@@ -46,12 +46,12 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// From the root to the node, both included.
+    /// Returns the steps from the root to the node, including both.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps[..self.len]
     }
 
-    /// The node at its end.
+    /// Returns the last node of the path.
     pub(super) fn leaf(&self) -> NodeId {
         self.steps[self.len - 1].id
     }
@@ -61,7 +61,7 @@ impl Path {
         self.len += 1;
     }
 
-    /// Goes on at a child of the last node.
+    /// Continues the path at the child of the last node that covers `key`.
     fn choose(&mut self, inner: &Inner, key: u64) -> Slot {
         let child = inner.child_of(key);
         self.steps[self.len - 1].child = child as u16;
@@ -70,7 +70,7 @@ impl Path {
     }
 }
 
-/// From what a node covers to what one of its children does.
+/// Narrows a node's range to the range of one of its children.
 pub(super) fn narrow(range: &mut Range<u64>, inner: &Inner, child: usize) {
     if child > 0 {
         range.start = inner.keys[child];
@@ -80,17 +80,17 @@ pub(super) fn narrow(range: &mut Range<u64>, inner: &Inner, child: usize) {
     }
 }
 
-/// Where the tree has a node: in memory or not.
+/// The reference to a node in the tree. The node may be in memory or not.
 pub(super) struct Hook {
-    /// Its parent, and which child of that it is; nothing for the root.
+    /// The parent and the index of the node in it; `None` for the root.
     parent: Option<(NodeId, usize)>,
     pub(super) slot: Slot,
-    /// The sectors that it covers.
+    /// The sectors that the node covers.
     pub(super) range: Range<u64>,
 }
 
 impl Map {
-    /// The way to the node of this level that covers `key`; nothing if the tree is not that high.
+    /// Returns the path to the node of this level that covers `key`, or `None` if the tree has fewer levels.
     pub(super) fn find(&self, key: u64, level: u8) -> Result<Option<Path>, Need> {
         let Some(Root { slot, level: top }) = self.root.filter(|root| root.level >= level) else {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Map {
         Ok(Some(path))
     }
 
-    /// Where the tree has its node of this level that covers `key`; nothing if it is not that high.
+    /// Returns the reference to the node of this level that covers `key`, or `None` if the tree has fewer levels.
     pub(super) fn hook(&self, key: u64, level: u8) -> Result<Option<Hook>, Need> {
         let Some(root) = self.root.filter(|root| root.level >= level) else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl Map {
         }))
     }
 
-    /// Replaces where the tree finds a node that is loaded or evicted.
+    /// Replaces the location of a node that was loaded or evicted.
     pub(super) fn set_slot(&mut self, hook: &Hook, slot: Slot) {
         match hook.parent {
             Some((parent, child)) => self.nodes.set_slot(parent, child, slot),
@@ -154,7 +154,7 @@ impl Map {
     }
 }
 
-/// Returns the node of a slot, or what is needed to have it in memory.
+/// Returns the node in a slot, or [`Need`] if it is not in memory.
 pub(super) fn loaded(slot: Slot, level: u8, range: Range<u64>) -> Result<NodeId, Need> {
     match slot {
         Slot::Loaded(id) => Ok(id),

@@ -1,8 +1,9 @@
-//! How a huge range is unmapped without looking at all its leaves.
+//! Unmapping of huge ranges without reading all of their leaves.
 //!
-//! What covers nothing but the range is cut out of the tree, a few subtrees however long the range is, and
-//! is looked at later, node by node, for what died. Until then it is a part of the map all the same:
-//! checkpoints write it and keep its roots, and its sectors, entries and nodes count.
+//! The subtrees that cover nothing but the range are cut out of the tree. They are few, regardless of the length of the
+//! range. Later, they are reaped: their nodes are read one by one, and their extents reported as removed. Until then,
+//! they are part of the map: checkpoints write their nodes and store their roots, and their sectors, entries and nodes
+//! are counted.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ use super::{Map, Need, Pins, Root};
 use crate::extent::Changes;
 
 impl Map {
-    /// How many subtrees are detached and were not looked at to their end.
+    /// Returns the number of detached subtrees that are not completely reaped.
     pub fn detached(&self) -> usize {
         self.detached.len()
     }
 
-    /// Unmaps `range` as [`Map::clear`] does, but needs its first and its last leaf only, and what is above
-    /// them. What that changes in these is added to `changes`; the rest is told by [`Map::reap`]. Each time,
-    /// at most two subtrees for each level of the tree are detached.
+    /// Unmaps `range` like [`Map::clear`], but needs only its first and last leaves and their parents. The effects in
+    /// these leaves are appended to `changes`; [`Map::reap`] reports the others. Each call detaches at most two
+    /// subtrees for each level of the tree.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.
@@ -40,10 +41,10 @@ impl Map {
         self.clear(range, changes)
     }
 
-    /// As [`Map::prepare`], for [`Map::detach`].
+    /// Pins the nodes that [`Map::detach`] needs, like [`Map::prepare`].
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory, as there.
+    /// As [`Map::prepare`].
     pub fn prepare_ends(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
         if range.is_empty() {
             return Ok(());
@@ -52,11 +53,11 @@ impl Map {
         self.prepare(range.end - 1..range.end, pins)
     }
 
-    /// Looks at one node of what was detached, and adds the extents in it to those that are gone. Says whether there was
-    /// one.
+    /// Reaps one node of the detached subtrees: appends its extents to the removed extents. Returns false if no subtree
+    /// is detached.
     ///
     /// # Errors
-    /// [`Need`] if it is not in memory.
+    /// [`Need`] if the node is not in memory.
     pub fn reap(&mut self, changes: &mut Changes) -> Result<bool, Need> {
         let Some(Root { slot, level }) = self.detached.last().copied() else {
             return Ok(false);
@@ -74,7 +75,7 @@ impl Map {
             _ => self.hand_over(id, level),
         };
         if left == 0 {
-            // Below it stands the child that was handed over, if there was one.
+            // If the node had a last child, the child now follows it in the list.
             let at = self
                 .detached
                 .iter()
@@ -86,10 +87,10 @@ impl Map {
         Ok(true)
     }
 
-    /// Drops a detached subtree whose root node, which `need` names, is damaged, so that its contents can never be known.
-    /// The next checkpoint supersedes the node. Of the nodes and extents below it nothing is known, so the counts of the
-    /// map stay too high: see [`Map::is_exact`]. Returns false, and does nothing, if the root node of no detached subtree
-    /// is missing there.
+    /// Drops a detached subtree whose root node, given by `need`, is damaged, so that its content is lost. The next
+    /// checkpoint supersedes the node. The nodes and extents below it are unknown, so the counts of the map stay too
+    /// high: see [`Map::is_exact`]. Returns false, and changes nothing, if `need` is not the missing root node of a
+    /// detached subtree.
     pub fn abandon_detached(&mut self, need: &Need) -> bool {
         let (place, crc) = (need.place, need.crc);
         let missing = Slot::Medium { place, crc };
@@ -104,7 +105,7 @@ impl Map {
         true
     }
 
-    /// The last child of a detached node becomes a detached subtree itself. Says how many it has left.
+    /// Makes the last child of a detached node a detached subtree of its own. Returns the number of remaining children.
     fn hand_over(&mut self, id: NodeId, level: u8) -> usize {
         self.nodes.mark(id);
         let (slot, left) = self.nodes.edit_inner(id, |inner| {
@@ -116,7 +117,7 @@ impl Map {
         left
     }
 
-    /// Detaches all that lies between two leaves.
+    /// Detaches all nodes between two leaves.
     fn cut_between(&mut self, left: &Path, right: &Path) {
         for path in [left, right] {
             self.mark_steps(inner_steps(path, 0));
@@ -135,7 +136,7 @@ impl Map {
         }
     }
 
-    /// Detaches some children of a node: one as it is, more as a node of their own.
+    /// Detaches some children of a node: a single child as it is, several children under a new node.
     fn cut(&mut self, id: NodeId, children: Range<usize>) {
         if children.is_empty() {
             return;
@@ -155,17 +156,18 @@ impl Map {
         self.detached.push(root);
     }
 
-    /// Has the nodes above a sector that lost children share with their neighbours. From the top, since
-    /// nodes come to be neighbours when those above them are joined.
+    /// Rebalances the nodes above a sector that lost children, from the root down, since joining two nodes makes their
+    /// children neighbours.
     fn settle_after_cut(&mut self, sector: u64) {
         let mut depth = 1;
-        // If its leaf was dropped, the one that has the sector now may not be in memory, and lost nothing.
+        // If the sector's leaf was dropped, the leaf that now covers the sector may not be in memory, but it lost no
+        // children.
         while let Ok(Some(path)) = self.find(sector, 0)
             && depth + 1 < path.steps().len()
         {
             self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
-            // Inner nodes only, so no extent changes its leaf.
+            // Only inner nodes are joined, so no extent moves to another leaf.
             depth = match self.settle_at(steps, &mut Changes::default()) {
                 true => 1.max(depth - 1),
                 false => depth + 1,
@@ -175,14 +177,14 @@ impl Map {
     }
 }
 
-/// The inner nodes of a path that leads to a leaf, from the one at this depth on.
+/// Returns the inner nodes of a path to a leaf, from this depth on.
 fn inner_steps(path: &Path, depth: usize) -> &[Step] {
     let steps = path.steps();
     &steps[depth..steps.len() - 1]
 }
 
 impl Inner {
-    /// Takes some children out, into a node of their own.
+    /// Moves some children into a new node.
     fn take(&mut self, children: Range<usize>) -> Inner {
         let run = Inner {
             keys: self.keys.drain(children.clone()).collect(),

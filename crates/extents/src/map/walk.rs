@@ -1,8 +1,8 @@
-//! A walk over the whole map, for a caller that counts it anew.
+//! A walk over the whole map, which callers use to recount it.
 //!
-//! The tree is walked leaf by leaf, so its nodes may be loaded and evicted on the way. Nodes of detached subtrees that are in
-//! memory are visited when the walk begins. The others are not loaded into the map: the walk takes from their bytes what it
-//! needs.
+//! The tree is walked leaf by leaf, and its nodes may be loaded and evicted meanwhile. Nodes of detached subtrees that
+//! are in memory are visited when the walk begins. The others are not loaded into the map: the walk decodes their bytes
+//! itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,38 +24,39 @@ pub struct LeafView {
     pub extents: Vec<Extent>,
 }
 
-/// A part of the map that a [`Walk`] has come to.
+/// A part of the map that a [`Walk`] visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Visit {
     /// A node of the tree or of a detached subtree.
     Node {
-        /// Its level; 0 for a leaf.
+        /// The level; 0 for a leaf.
         level: u8,
-        /// Where its copy on the medium lies, if a checkpoint has written one.
+        /// The place of its copy on the device, if a checkpoint has written one.
         place: Option<Place>,
     },
-    /// The copy of a node that is not in the map any more. It is live until the next checkpoint supersedes it.
+    /// The copy of a node that is no longer in the map. It is live until the next checkpoint supersedes it.
     Dropped(Place),
     /// An extent of the tree.
     Extent(LeafExtent),
-    /// An extent of a detached subtree that is still to be reaped. A subtree that was reaped before a crash is detached again
-    /// by recovery, so the data may be gone.
+    /// An extent of a detached subtree that is not reaped yet. Recovery detaches a subtree again that was reaped before
+    /// a crash, so the data may be gone.
     Detached(LeafExtent),
 }
 
-/// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. If the map is changed otherwise, what
-/// is visited afterwards need not be in the map.
+/// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. After any other change of the
+/// map, later visits may refer to parts that are no longer in the map.
 pub struct Walk {
-    /// Found, but not returned yet.
+    /// Visits that were found but not returned yet.
     found: VecDeque<Visit>,
-    /// Where the next leaf of the tree begins; nothing if all of the tree was walked.
+    /// The first sector of the next leaf of the tree; `None` at the end of the tree.
     next_leaf: Option<u64>,
     /// Nodes of detached subtrees that are not in memory and not walked yet.
     missing: Vec<Need>,
 }
 
 impl Map {
-    /// Returns the leaf that covers a sector; nothing if the map has no node. The next leaf covers the end of its range.
+    /// Returns the leaf that covers a sector, or `None` if the map has no node. The next leaf begins at the end of its
+    /// range.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory.
@@ -88,7 +89,7 @@ impl Map {
         walk
     }
 
-    /// Puts a node of a detached subtree behind `found`, and the nodes below it behind `below`.
+    /// Appends a node of a detached subtree to `found`, and its child nodes to `below`.
     fn visit_detached(
         &self,
         id: NodeId,
@@ -107,7 +108,8 @@ impl Map {
         }
     }
 
-    /// Puts what begins at sector `at` behind `found`: the leaf and the nodes above it. Returns where the next leaf begins.
+    /// Appends the leaf that begins at sector `at`, and the nodes above it that begin there, to `found`. Returns the
+    /// first sector of the next leaf.
     fn visit_leaf(&self, at: u64, found: &mut VecDeque<Visit>) -> Result<Option<u64>, Need> {
         let Some(path) = self.find(at, 0)? else {
             return Ok(None);
@@ -126,10 +128,10 @@ impl Map {
 }
 
 impl Walk {
-    /// Returns the next node or extent; nothing if all were returned. The order is not specified.
+    /// Returns the next node or extent, or `None` at the end. The order is not specified.
     ///
     /// # Errors
-    /// [`Need`] if a node has to be read and given to [`Walk::load`].
+    /// [`Need`] if a node must be read and passed to [`Walk::load`].
     pub fn next(&mut self, map: &Map) -> Result<Option<Visit>, Need> {
         loop {
             if let Some(visit) = self.found.pop_front() {
@@ -145,10 +147,10 @@ impl Walk {
         }
     }
 
-    /// Takes in a node that was read from where `need` says.
+    /// Adds a node that was read from the place in `need`.
     ///
     /// # Errors
-    /// If the bytes are not that node.
+    /// If the bytes are not the needed node.
     pub fn load(&mut self, map: &mut Map, need: &Need, bytes: &[u8]) -> Result<(), LoadError> {
         if !self.awaits(need) {
             return map.load(need, bytes);
@@ -170,8 +172,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes on without what is below a node of a detached subtree, because that node is damaged. The node itself is
-    /// returned by [`Walk::next`]. Returns false, and does nothing, if `need` is not such a node.
+    /// Skips the subtree below a damaged node of a detached subtree. The node itself is still returned by
+    /// [`Walk::next`]. Returns false, and does nothing, if `need` is not such a node.
     pub fn skip(&mut self, need: &Need) -> bool {
         let awaits = self.awaits(need);
         if awaits {

@@ -1,29 +1,29 @@
 //! The walk over the nodes that a snapshot writes, one at a time.
 //!
-//! A node is known by its id. It is as it was at the freeze in memory or, if it was changed since, among those set
-//! aside; in both, its children stand in the same order, so a place in the walk stays valid whatever is changed.
+//! A node is identified by its id. Its state at the freeze is in memory or, if it was changed since, among the nodes
+//! set aside. Both have their children in the same order, so a position in the walk stays valid after changes.
 
 use super::nodes::{Body, Inner, NodeId, Slot};
 use super::{Map, Root, Totals};
 use crate::format::{Child, Content, DetachedRef, NODE_BYTES, Node as Block, RootRef};
 use crate::place::Place;
 
-/// A node for a checkpoint to write.
+/// A node that a checkpoint must write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToWrite {
-    /// Its level; 0 for a leaf.
+    /// The level; 0 for a leaf.
     pub level: u8,
-    /// A sector that it covers. Level and sector are what [`Map::redirty`] finds it by.
+    /// A sector that the node covers. [`Map::redirty`] finds the node by level and sector.
     pub key: u64,
-    /// Its bytes.
+    /// The encoded node.
     pub bytes: [u8; NODE_BYTES],
 }
 
-/// A node above the next one to be written, or that one.
+/// A node on the path to the next node to write, or that node itself.
 #[derive(Clone, Copy)]
 struct Frame {
     id: NodeId,
-    /// The children before this one are written.
+    /// The index of the first child that is not written.
     child: usize,
 }
 
@@ -31,17 +31,17 @@ struct Frame {
 pub(super) struct Writing {
     /// The counts at the freeze, if the map had a root.
     totals: Option<Totals>,
-    /// What was detached, and behind it the root.
+    /// The detached subtrees, followed by the root.
     roots: Vec<Root>,
-    /// The roots before this one are written.
+    /// The index of the first root that is not written.
     at: usize,
-    /// The way from a root to the next node.
+    /// The path from a root to the next node.
     stack: Vec<Frame>,
-    /// The CRC32C of the node that was handed out and is not written.
+    /// The CRC32C of the node that was returned to the caller and is not written.
     handed_out: Option<u32>,
     /// Places that the checkpoint supersedes, as far as they are known.
     pub(super) superseded: Vec<Place>,
-    /// Where nodes were written that have left the tree: the next checkpoint supersedes these copies.
+    /// Places of written nodes that have left the tree. The next checkpoint supersedes these copies.
     pub(super) orphans: Vec<Place>,
 }
 
@@ -58,15 +58,15 @@ impl Writing {
         }
     }
 
-    /// How many places the lists have room for.
+    /// Returns the capacity of the lists, in places.
     pub(super) fn places(&self) -> usize {
         self.superseded.capacity() + self.orphans.capacity()
     }
 }
 
 impl Map {
-    /// Returns the next node of the snapshot under way that is to be written, or nothing if all are. Children come
-    /// before their parents. Call [`Map::written`] before the next; until then, the same node is returned.
+    /// Returns the next node of the snapshot to write, or `None` if all are written. Children come before their
+    /// parents. The caller must call [`Map::written`] after each node; until then, the same node is returned.
     ///
     /// # Panics
     /// If no snapshot is under way.
@@ -82,7 +82,7 @@ impl Map {
         next
     }
 
-    /// Goes to the next node all of whose children are written.
+    /// Moves to the next node whose children are all written.
     fn descend(&self, writing: &mut Writing) -> Option<NodeId> {
         while writing.stack.is_empty() {
             match writing.roots.get(writing.at)?.slot {
@@ -137,11 +137,11 @@ impl Map {
         inner.keys.iter().zip(&inner.slots).map(child).collect()
     }
 
-    /// The node that [`Map::next_to_write`] returned is written at `place`, or is being written there. It must be durable
-    /// before the snapshot is completed.
+    /// Records that the node returned by [`Map::next_to_write`] is written, or is being written, at `place`. It must be
+    /// durable before the snapshot is completed.
     ///
     /// # Panics
-    /// If no node was handed out.
+    /// If no node was returned.
     pub fn written(&mut self, place: Place) {
         let writing = self.writing.as_mut().expect("a snapshot is under way");
         let crc = writing.handed_out.take().expect("a node was handed out");
@@ -163,13 +163,13 @@ impl Map {
         }
     }
 
-    /// How many nodes of the snapshot under way are not written.
+    /// Returns the number of nodes of the snapshot under way that are not written.
     pub fn unwritten(&self) -> usize {
         self.nodes.counts.frozen + self.nodes.aside.len()
     }
 
-    /// The places that the snapshot under way supersedes: those of nodes that the roots of the checkpoint before reach
-    /// and its roots do not.
+    /// Returns the places that the snapshot under way supersedes: nodes that are reachable from the previous checkpoint
+    /// but not from the snapshot's roots.
     ///
     /// # Panics
     /// If no snapshot is under way, or a node of it was not written.
@@ -177,7 +177,7 @@ impl Map {
         &self.all_written().superseded
     }
 
-    /// The root of the map at the freeze, if anything was mapped, and the roots of what was detached.
+    /// Returns the root of the map at the freeze, unless the map was empty, and the roots of the detached subtrees.
     ///
     /// # Panics
     /// As [`Map::superseded`].

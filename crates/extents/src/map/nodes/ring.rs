@@ -1,11 +1,11 @@
-//! Rings of nodes: lists without an end, in which a node is linked and unlinked in constant time.
+//! Rings of nodes: circular lists in which a node is linked and unlinked in constant time.
 
 use super::{NodeId, Nodes};
 
-/// A ring. The links are in the nodes, so a node is in one ring at most.
+/// A ring. The links are in the nodes, so a node is in at most one ring.
 #[derive(Clone, Copy)]
 pub(in crate::map) struct Ring {
-    /// The node that comes next; [`NodeId::NONE`] if the ring is empty.
+    /// The first node; [`NodeId::NONE`] if the ring is empty.
     head: NodeId,
     len: usize,
 }
@@ -24,12 +24,12 @@ impl Ring {
         self.len
     }
 
-    /// Returns the node that comes next.
+    /// Returns the first node.
     pub(in crate::map) fn head(&self) -> Option<NodeId> {
         (self.len > 0).then_some(self.head)
     }
 
-    /// Links a node so that it comes last.
+    /// Links a node at the end.
     pub(in crate::map) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
         if self.len == 0 {
             (nodes.get_mut(id).next, nodes.get_mut(id).previous) = (id, id);
@@ -56,7 +56,7 @@ impl Ring {
         self
     }
 
-    /// Puts all nodes of `other` behind those of this ring.
+    /// Appends all nodes of `other` to this ring.
     pub(in crate::map) fn append(mut self, nodes: &mut Nodes, other: Ring) -> Ring {
         if self.len == 0 || other.len == 0 {
             return if self.len == 0 { other } else { self };
@@ -71,7 +71,7 @@ impl Ring {
         self
     }
 
-    /// Returns the node that comes next, which comes last from now on.
+    /// Returns the first node, and moves it to the end.
     pub(in crate::map) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
         let id = self.head()?;
         self.head = nodes.get(id).next;

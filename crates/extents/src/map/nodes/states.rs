@@ -1,30 +1,30 @@
-//! What checkpoints have to do with a node in memory.
+//! States of nodes with respect to checkpoints.
 //!
-//! A freeze ends an *epoch* and begins a snapshot of that number. Nothing is done to a node by that: its state
-//! follows from the epoch in which it was changed and the snapshot that wrote its copy.
+//! A freeze ends an *epoch* and begins a snapshot with the epoch's number. The freeze does not change any node: the
+//! state of a node follows from the epoch in which it was changed and the snapshot that wrote its copy.
 //!
 //! | state | the node is | the next snapshot writes it |
 //! |---|---|---|
-//! | clean | equal to its copy, which is on the medium for good | no |
-//! | written | equal to the copy that the snapshot under way has written | no, if this one completes |
-//! | frozen | part of the snapshot under way, not written, unchanged since the freeze | no, if this one completes |
-//! | changed | different from what any snapshot writes | yes |
+//! | clean | equal to its copy of a completed checkpoint | no |
+//! | written | equal to the copy that the snapshot under way has written | no, if this snapshot completes |
+//! | frozen | in the snapshot under way, not written, unchanged since the freeze | no, if this snapshot completes |
+//! | changed | different from the content that any snapshot writes | yes |
 //!
-//! A clean or written node that is changed is a changed one. A frozen node that is changed or leaves the tree is
-//! set aside for the snapshot first, as it was at the freeze. When the snapshot completes, written nodes are
-//! clean; when it is abandoned, frozen and written ones are changed.
+//! A change of a clean or written node makes it a changed node. Before a frozen node is changed or leaves the tree, its
+//! state at the freeze is set aside for the snapshot. When the snapshot completes, written nodes become clean. When it
+//! is abandoned, frozen and written nodes become changed.
 
 use super::{Body, Inner, Node, NodeId, Nodes, Slot};
 use crate::place::Place;
 
-/// The numbers by which the state of a node is known.
+/// The numbers that determine the states of nodes.
 #[derive(Clone, Copy)]
 pub(in crate::map) struct Epochs {
     /// One more than the number of the last snapshot.
     pub(in crate::map) current: u32,
-    /// The last snapshot that was completed; 0 before the first.
+    /// The last completed snapshot; 0 before the first.
     completed: u32,
-    /// The snapshot under way; 0 if there is none.
+    /// The snapshot under way, or 0.
     writing: u32,
 }
 
@@ -38,7 +38,7 @@ impl Default for Epochs {
     }
 }
 
-/// The state of a node, in an order in which no node is behind its parent.
+/// The state of a node. The order is such that the state of a parent is never less than that of its child.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::map) enum NodeState {
     Clean,
@@ -47,38 +47,38 @@ pub(in crate::map) enum NodeState {
     Changed,
 }
 
-/// How many nodes are in states that have no ring.
+/// Counts and memory of nodes by state.
 #[derive(Clone, Copy, Default)]
 pub(in crate::map) struct Counts {
     pub(in crate::map) changed: usize,
     pub(in crate::map) frozen: usize,
-    /// Memory of the bodies of nodes that are not clean: none of them can be evicted.
+    /// Memory of the bodies of nodes that are not clean, and thus cannot be evicted.
     pub(in crate::map) unclean_bytes: usize,
-    /// That of the written ones among them.
+    /// The part of `unclean_bytes` that belongs to written nodes.
     pub(in crate::map) written_bytes: usize,
     /// Clean nodes that are not in the ring.
     pub(in crate::map) retired: usize,
 }
 
-/// A node of the snapshot as it was at the freeze.
+/// A node of the snapshot in its state at the freeze.
 pub(in crate::map) struct Aside {
     pub(in crate::map) body: Body,
     pub(in crate::map) level: u8,
-    /// The place of its copy that the checkpoint before has.
+    /// The place of its copy in the previous checkpoint.
     pub(in crate::map) place: Option<Place>,
     /// True if the node left the tree.
     pub(in crate::map) gone: bool,
 }
 
 impl Aside {
-    /// Memory of one in the tree of those set aside, about, beside its body.
+    /// Approximate memory of an entry in the tree of nodes set aside, without its body.
     pub(in crate::map) const BYTES: usize = 2 * size_of::<(NodeId, Aside)>();
 }
 
-/// What is left of a node that left the tree.
+/// The copy of a node that left the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::map) enum Remains {
-    /// No copy, or one that the snapshot under way decides about.
+    /// No copy, or a copy whose fate the snapshot under way decides.
     Nothing,
     /// A copy that the next checkpoint supersedes.
     Copy(Place),
@@ -94,7 +94,7 @@ impl Nodes {
         match node.epoch {
             0 if node.written_by <= epochs.completed => NodeState::Clean,
             0 if node.written_by == epochs.writing => NodeState::Written,
-            // Otherwise an abandoned snapshot has written it: nothing leads to that copy.
+            // Otherwise an abandoned snapshot has written the copy, which no node refers to.
             epoch if is_writing && epoch <= epochs.writing => NodeState::Frozen,
             _ => NodeState::Changed,
         }
@@ -104,8 +104,8 @@ impl Nodes {
         self.state(id) == NodeState::Changed
     }
 
-    /// The node's copy: that of the snapshot under way, if it has written one, otherwise that of the checkpoint
-    /// before.
+    /// Returns the node's copy: the copy of the snapshot under way if it has written one, otherwise that of the
+    /// previous checkpoint.
     pub(in crate::map) fn copy(&self, id: NodeId) -> Option<(Place, u32)> {
         let (node, epochs) = (self.get(id), &self.epochs);
         let by = node.written_by;
@@ -128,14 +128,14 @@ impl Nodes {
         id
     }
 
-    /// Adds a node that was not in the tree before.
+    /// Adds a new node.
     pub(in crate::map) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
         self.counts.changed += 1;
         self.counts.unclean_bytes += body.bytes();
         self.add(Node::new(body, level, self.epochs.current))
     }
 
-    /// Marks a node as changed, before it is. Returns true if it was not marked.
+    /// Marks a node as changed; must be called before it is changed. Returns true if it was not marked yet.
     pub(in crate::map) fn mark(&mut self, id: NodeId) -> bool {
         let state = self.state(id);
         if state == NodeState::Changed {
@@ -154,7 +154,7 @@ impl Nodes {
         true
     }
 
-    /// Takes a clean node out of memory. Returns where its copy lies.
+    /// Removes a clean node from memory. Returns the location of its copy.
     pub(in crate::map) fn evict(&mut self, id: NodeId) -> Slot {
         debug_assert!(self.state(id) == NodeState::Clean);
         self.leave(id, NodeState::Clean);
@@ -163,7 +163,7 @@ impl Nodes {
         Slot::Medium { place, crc }
     }
 
-    /// Takes a node out that left the tree.
+    /// Removes a node that left the tree.
     pub(in crate::map) fn forget(&mut self, id: NodeId) -> Remains {
         let (state, copy) = (self.state(id), self.copy(id));
         let is_orphan = self.get(id).written_by == self.epochs.writing;
@@ -184,7 +184,7 @@ impl Nodes {
         }
     }
 
-    /// Moves a node to the first free place while no snapshot is under way. Returns its new id.
+    /// Moves a node to the first free slot while no snapshot is under way. Returns its new id.
     pub(in crate::map) fn compact(&mut self, id: NodeId) -> NodeId {
         let is_clean = self.state(id) == NodeState::Clean && !self.get(id).retired;
         if is_clean {
@@ -197,14 +197,14 @@ impl Nodes {
         to
     }
 
-    /// The clock does not look at this clean node any more.
+    /// Removes a clean node from the clock.
     pub(in crate::map) fn retire(&mut self, id: NodeId) {
         self.leave(id, NodeState::Clean);
         self.get_mut(id).retired = true;
         self.counts.retired += 1;
     }
 
-    /// Takes a node out of what is counted of its state.
+    /// Removes a node from the ring and the counts of its state.
     fn leave(&mut self, id: NodeId, state: NodeState) {
         let bytes = self.get(id).body.bytes();
         if state != NodeState::Clean {
@@ -225,8 +225,8 @@ impl Nodes {
         }
     }
 
-    /// Keeps what a frozen node was at the freeze. Children that are not to be written are named by their
-    /// places, since their ids may be used for other nodes before the snapshot ends.
+    /// Sets aside a frozen node in its state at the freeze. Children that the snapshot does not write are referred to
+    /// by place, since their ids may be reused before the snapshot ends.
     fn set_aside(&mut self, id: NodeId, mut body: Body, level: u8, place: Option<Place>) {
         if let Body::Inner(inner) = &mut body {
             self.name_by_places(inner);
@@ -253,12 +253,12 @@ impl Nodes {
         }
     }
 
-    /// Returns true if the snapshot under way has a node and has not written it.
+    /// Returns true if a node belongs to the snapshot under way and is not written yet.
     pub(in crate::map) fn is_unwritten(&self, id: NodeId) -> bool {
         self.aside.contains_key(&id) || self.state(id) == NodeState::Frozen
     }
 
-    /// A node of the snapshot as it was at the freeze, and its level.
+    /// Returns a node of the snapshot in its state at the freeze, and its level.
     pub(in crate::map) fn frozen(&self, id: NodeId) -> (&Body, u8) {
         let aside = self.aside.get(&id);
         aside.map_or_else(
@@ -267,8 +267,8 @@ impl Nodes {
         )
     }
 
-    /// The snapshot has written a node. Returns where its copy of the checkpoint before lies, and true if the
-    /// node has left the tree meanwhile.
+    /// Records that the snapshot has written a node. Returns the place of the previous checkpoint's copy, and true if
+    /// the node has left the tree meanwhile.
     pub(in crate::map) fn written(
         &mut self,
         id: NodeId,
@@ -301,7 +301,7 @@ impl Nodes {
         (before, gone)
     }
 
-    /// The parent of a node that was written, as it was at the freeze, is told if it was set aside.
+    /// Stores the place of a written node in its parent, if the parent was set aside.
     pub(in crate::map) fn place_child(
         &mut self,
         parent: NodeId,
@@ -331,8 +331,8 @@ impl Nodes {
         self.clean = self.clean.append(self, written);
     }
 
-    /// Ends the snapshot under way, whose nodes the next one writes. Returns the copies, of the checkpoint
-    /// before, of nodes that left the tree.
+    /// Ends the snapshot under way without completing it; the next snapshot writes its nodes. Returns the previous
+    /// checkpoint's copies of nodes that left the tree.
     pub(in crate::map) fn abandon(&mut self) -> Vec<Place> {
         self.epochs.writing = 0;
         let written = std::mem::take(&mut self.written);
