@@ -1,10 +1,10 @@
-//! A segment while it is being filled: its records, the newest of them still open.
+//! A segment while it is being filled. Its last record may be open.
 //!
-//! Plain data, beside the segment's bytes in memory ([`RamSegment`]). Invariants:
-//! - A record's bytes change only while it is the open one.
-//! - A segment of more than `bare_records` records ends with a summary, and room for it is kept from the moment the record
-//!   is opened that exceeds the limit. A segment of fewer records is *bare*: its headers are all that lists what it holds, and
-//!   data may fill it to its last block.
+//! Plain state; the segment's bytes are in memory ([`RamSegment`]). Invariants:
+//! - The bytes of a record change only while the record is open.
+//! - A segment with more than `bare_records` records ends with a summary. Space for the summary is reserved from the
+//!   moment at which the record that exceeds the limit is opened. A segment with fewer records is *bare*: only its
+//!   record headers list its content, and data may fill it to its last block.
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
@@ -15,42 +15,42 @@ use crate::format::summary::{Summary, SummaryRecord, summary_len, summary_record
 use crate::ram::RamSegment;
 use crate::shape::Shape;
 
-/// The record that is being filled.
+/// The open record.
 struct OpenRecord<L: Layout> {
     offset: u32,
     entries: Vec<L::Entry>,
-    /// Where in the segment each entry's data begins; 0 for those without. Parallel to `entries`.
+    /// The offset in the segment at which each entry's data begins; 0 without data. Parallel to `entries`.
     places: Vec<u32>,
     entry_bytes: usize,
-    /// Where the next piece's bytes go.
+    /// The offset at which the next entry's data begins.
     end: u32,
 }
 
-/// What a record says beside what it holds, once it is composed.
+/// Fields of a record's header that the commit adds when the record is composed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closing {
-    /// Whose record it is.
+    /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch.
     pub epoch: Epoch,
-    /// Its number.
+    /// The record's number.
     pub seq: RecordSeq,
-    /// Every record up to this one is durable.
+    /// Every record up to this number is durable.
     pub stable: RecordSeq,
-    /// Its last write goes on in the next record.
+    /// True if the last write of the record continues in the next record.
     pub continues: bool,
 }
 
-/// What a segment's summary says beside what the segment holds.
+/// Fields of a segment's summary that the commit adds when the segment is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sealing {
-    /// Whose segment it is.
+    /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch.
     pub epoch: Epoch,
-    /// Every record up to this one is durable.
+    /// Every record up to this number is durable.
     pub stable: RecordSeq,
-    /// The builder fills the space behind the records with zeroes if it is at most so many bytes, and leaves more as it is.
+    /// The most bytes behind the records that the builder fills with zeroes. It leaves a longer space unchanged.
     pub fill: u32,
 }
 
@@ -62,15 +62,15 @@ pub struct Builder<L: Layout> {
     bare_records: usize,
     /// Closed records, as the summary will list them.
     records: Vec<SummaryRecord<L>>,
-    /// Bytes those take in the summary's body.
+    /// Bytes that the closed records take in the summary's body.
     body: usize,
-    /// Where the next record's header goes.
+    /// The offset of the next record's header.
     at: u32,
     record: Option<OpenRecord<L>>,
 }
 
 impl<L: Layout> Builder<L> {
-    /// An empty segment, which gets no summary if it has at most `bare_records` records when it ends.
+    /// Returns an empty segment, which gets no summary if it has at most `bare_records` records when it is sealed.
     pub fn new(seq: SegmentSeq, shape: Shape, bare_records: usize) -> Builder<L> {
         Builder {
             seq,
@@ -83,40 +83,40 @@ impl<L: Layout> Builder<L> {
         }
     }
 
-    /// Which segment this is.
+    /// Returns the number of the segment.
     pub fn seq(&self) -> SegmentSeq {
         self.seq
     }
 
-    /// Where the next record would begin, in bytes from the segment's start.
+    /// Returns the offset in the segment at which the next record would begin, in bytes.
     pub fn at(&self) -> u32 {
         self.at
     }
 
-    /// Leaves a gap before the next record, in whole blocks. There must be no open record.
+    /// Leaves a gap before the next record, in whole blocks. No record may be open.
     pub fn skip(&mut self, gap: u32) {
         debug_assert!(self.record.is_none());
         self.at += gap;
     }
 
-    /// Closed records.
+    /// Returns the closed records.
     pub fn records(&self) -> &[SummaryRecord<L>] {
         &self.records
     }
 
-    /// True if a record is open.
+    /// Returns true if a record is open.
     pub fn has_open_record(&self) -> bool {
         self.record.is_some()
     }
 
-    /// Bytes in the open record, its header included.
+    /// Returns the bytes in the open record, including its header.
     pub fn open_record_bytes(&self) -> u32 {
         let record = self.record.as_ref();
         record.map_or(0, |record| record.end - record.offset)
     }
 
-    /// True if the open record ends with a block, and its header has room for no more than `entry_bytes` of entries: ended here,
-    /// it is not padded.
+    /// Returns true if the open record ends at a block boundary, and its header has no space for more than
+    /// `entry_bytes` of entries. If it is closed now, it needs no padding.
     pub fn should_end(&self, entry_bytes: usize) -> bool {
         self.record.as_ref().is_some_and(|record| {
             let aligned = record.end.is_multiple_of(self.shape.block);
@@ -124,17 +124,19 @@ impl<L: Layout> Builder<L> {
         })
     }
 
-    /// Entries of the open record, oldest first.
+    /// Returns the entries of the open record, oldest first.
     pub fn open_entries(&self) -> &[L::Entry] {
         self.record.as_ref().map_or(&[], |record| &record.entries)
     }
 
-    /// The byte of the segment at which its summary would begin if it ended now: the segment's length if it would have no summary.
+    /// Returns the offset at which the summary would begin if the segment were sealed now: the segment's length without
+    /// a summary.
     pub fn summary_at(&self) -> u32 {
         self.shape.segment_bytes - self.summary_bytes(self.records.len(), self.body) as u32
     }
 
-    /// Bytes to keep for the summary of a segment with so many records, which take `body` bytes there.
+    /// Returns the bytes to reserve for the summary of a segment with `records` records, which take `body` bytes in the
+    /// summary.
     fn summary_bytes(&self, records: usize, body: usize) -> usize {
         match records <= self.bare_records {
             true => 0,
@@ -142,15 +144,15 @@ impl<L: Layout> Builder<L> {
         }
     }
 
-    /// True if records up to `end`, of which one is not closed yet, and their summary have room. The records take `body`
-    /// bytes there.
+    /// Returns true if the segment has space for its records up to `end`, including one that is not closed yet, and for
+    /// their summary. The records take `body` bytes in the summary.
     fn holds(&self, end: u32, body: usize) -> bool {
         let summary = self.summary_bytes(self.records.len() + 1, body);
         let need = u64::from(self.shape.padded(end)) + summary as u64;
         need <= u64::from(self.shape.segment_bytes)
     }
 
-    /// True if an entry that is `entry_bytes` long, with `len` bytes of data, fits the open record.
+    /// Returns true if an entry of `entry_bytes` bytes with `len` bytes of data fits the open record.
     pub fn fits_record(&self, entry_bytes: usize, len: u32) -> bool {
         let Some(record) = &self.record else {
             return false;
@@ -160,14 +162,14 @@ impl<L: Layout> Builder<L> {
         header_has_room && self.holds(record.end + len, body)
     }
 
-    /// True if such an entry fits a further record in this segment; none may be open.
+    /// Returns true if the entry fits a new record in this segment. No record may be open.
     pub fn fits_new_record(&self, entry_bytes: usize, len: u32) -> bool {
         let body = self.body + summary_record_bytes::<L>() + entry_bytes;
         self.holds(Shape::payload_at(self.at) + len, body)
     }
 
-    /// True if `bytes` of data in at most `entries` entries of up to `entry_bytes_max` surely fit what is
-    /// left, however they are cut into records.
+    /// Returns true if `bytes` of data in at most `entries` entries of up to `entry_bytes_max` bytes surely fit the
+    /// remaining space, however they are divided into records.
     pub fn surely_fits(&self, bytes: u64, entries: u64, entry_bytes_max: usize) -> bool {
         let used = self.record.as_ref().map_or(self.at, |record| record.end);
         let pending = self.record.as_ref().map_or(0, |record| record.entry_bytes);
@@ -181,7 +183,7 @@ impl<L: Layout> Builder<L> {
         u64::from(used) + need <= u64::from(self.shape.segment_bytes)
     }
 
-    /// Opens a record. None may be open.
+    /// Opens a record. No record may be open.
     pub fn open_record(&mut self) {
         debug_assert!(self.record.is_none());
         self.record = Some(OpenRecord {
@@ -193,8 +195,8 @@ impl<L: Layout> Builder<L> {
         });
     }
 
-    /// Adds an entry with `len` bytes of data to the open record, which has room for it; says where in the
-    /// segment the data goes.
+    /// Adds an entry with `len` bytes of data to the open record, which must have space for it. Returns the offset of
+    /// the data in the segment.
     ///
     /// # Panics
     /// If no record is open.
@@ -208,7 +210,8 @@ impl<L: Layout> Builder<L> {
         place
     }
 
-    /// The entry of the open record whose data begins at `place` of the segment: the newest are the likeliest.
+    /// Returns the entry of the open record whose data begins at offset `place`. The search begins with the newest
+    /// entry, the most likely one.
     pub fn open_entry_at(&mut self, place: u32) -> Option<&mut L::Entry> {
         let record = self.record.as_mut()?;
         if !(record.offset..record.end).contains(&place) {
@@ -218,7 +221,7 @@ impl<L: Layout> Builder<L> {
         Some(&mut record.entries[n])
     }
 
-    /// Composes the open record, so that it can be written. Says whether there was one.
+    /// Composes the open record, so that it can be written. Returns false if no record was open.
     pub fn close_record(&mut self, ram: &mut RamSegment, closing: &Closing) -> bool {
         let Some(record) = self.record.take() else {
             return false;
@@ -252,13 +255,14 @@ impl<L: Layout> Builder<L> {
         true
     }
 
-    /// Ends the segment, with its summary unless the segment is bare. There must be a closed record and none open.
+    /// Seals the segment, with a summary unless the segment is bare. It must have a closed record and no open record.
     ///
-    /// Behind the records of a bare segment may be what the slot held before, a summary among it. No reader takes that for
-    /// part of this segment: a header or a summary has the number of its segment, and a number is given once.
+    /// The space behind the records of a bare segment may contain older data, including the summary of an earlier
+    /// segment. Readers do not confuse it with this segment: headers and summaries contain the number of their segment,
+    /// and numbers are never reused.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the segment has no closed record.
     pub fn seal(self, ram: &mut RamSegment, end: &Sealing) {
         debug_assert!(self.record.is_none());
         let segment_bytes = self.shape.segment_bytes;

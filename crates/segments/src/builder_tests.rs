@@ -13,7 +13,7 @@ const HEADER: u32 = HEADER_BYTES as u32;
 const VOLUME: VolumeId = VolumeId([4; 16]);
 const EPOCH: Epoch = Epoch(3);
 
-/// A number with so many sectors of data.
+/// A number with a length of data in sectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Note(u16, u8);
 
@@ -55,7 +55,7 @@ impl Layout for Notes {
     const NUMBERED: bool = true;
 }
 
-/// A segment that is being filled, and its bytes on a device that held something before.
+/// A segment that is being filled, and its bytes on a device that had other content before.
 struct Rig {
     builder: Builder<Notes>,
     ram: RamSegment,
@@ -108,7 +108,7 @@ impl Rig {
         }
     }
 
-    /// The device does all that it was given.
+    /// Completes all writes to the device.
     fn drain(&mut self) {
         while let Some(job) = self.ram.take_job() {
             assert!(!job.buf.is_empty());
@@ -118,7 +118,7 @@ impl Rig {
         }
     }
 
-    /// A record with so many sectors of data, if it fits.
+    /// Appends a record with data of `sectors` sectors, if it fits.
     fn record(&mut self, sectors: u32) -> bool {
         let fits = self.builder.fits_new_record(30, sectors.min(255) * 512);
         if !fits {
@@ -138,7 +138,7 @@ impl Rig {
         true
     }
 
-    /// Ends the segment, and has the device do the rest.
+    /// Seals the segment, and completes all writes.
     fn end(&mut self, sealing: &Sealing) {
         let none = Builder::new(self.ram.seq(), self.shape, 0);
         let builder = std::mem::replace(&mut self.builder, none);
@@ -146,7 +146,7 @@ impl Rig {
         self.drain();
     }
 
-    /// Ends the segment. Returns the bytes of the device, and the entries that the segment's summary lists, if it has one.
+    /// Seals the segment. Returns the bytes of the device, and the entries in the segment's summary, if it has one.
     fn seal(mut self) -> (Vec<u8>, Option<Vec<Note>>) {
         let last = self.next.prev();
         self.end(&sealing());
@@ -187,7 +187,7 @@ fn a_bare_segment_is_filled_to_its_last_block() {
     assert_eq!(rig.builder.summary_at(), SEGMENT);
     assert!(!rig.builder.fits_new_record(30, 0));
     rig.drain();
-    // Nothing is left to be written: the segment is complete when its last record is durable.
+    // Nothing is left to write: the segment is complete when its last record is durable.
     assert!(!rig.ram.is_durable(RecordSeq(2)));
     rig.builder.seal(&mut rig.ram, &sealing());
     assert!(!rig.ram.has_closed() && rig.ram.first_waiting().is_none());
@@ -249,7 +249,7 @@ fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room()
     }
 }
 
-/// Behind the last record, the slot still holds a summary and headers of the segment that it held before.
+/// Behind the last record, the slot still holds a summary and headers of an earlier segment.
 #[test]
 fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
     let mut before = Rig::new(6, 512, 0, empty());
@@ -271,7 +271,7 @@ fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
 }
 
 proptest! {
-    /// Whatever fits is found again: by the summary if there is one, and by headers.
+    /// Every record that fits is found again, by the summary, if any, and by the headers.
     #[test]
     fn all_records_are_found_again(
         block in prop_oneof![Just(512u32), Just(4096)],
@@ -301,7 +301,7 @@ proptest! {
         }
     }
 
-    /// What surely fits does, however it is cut into records.
+    /// Data for which `surely_fits` returns true fits, however it is divided into records.
     #[test]
     fn what_surely_fits_does(
         block in prop_oneof![Just(512u32), Just(4096)],
@@ -320,7 +320,7 @@ proptest! {
         let mut cuts = 0;
         for (sectors, cut) in wanted {
             let len = u32::from(sectors) * 512;
-            // One record more than it needs is what the estimate allows for.
+            // The estimate includes one record more than needed.
             if cut && cuts == 0 && rig.builder.has_open_record() {
                 cuts += 1;
                 rig.close();

@@ -1,17 +1,18 @@
-//! Group commit: the waiting around what composes records. Writing them, flushing, failing.
+//! Group commit: writing and flushing of composed records, waiting for them, and handling of failures.
 //!
-//! Four workers, in `commit/workers.rs`. The *pump* keeps a few writes on the device while there are
-//! composed records. The *ticker* composes the open record when it has waited long enough. A *round*,
-//! run while anyone waits for durability, composes, waits for the writes, and flushes the device once
-//! for all of them. *Handing over*, while anyone waits until the device has something, composes as
-//! soon as the device has little to do.
+//! Four workers, in `commit/workers.rs`. The *pump* keeps a few writes on the device while composed records exist. The
+//! *ticker* closes the open record after its longest delay. A *round* runs while a caller waits for durability: it
+//! composes the open record, waits for the writes, and flushes the device once for all of them. A *hand-over* runs
+//! while a caller waits until the device has a record: it composes the open record as soon as the device has little to
+//! do.
 //!
 //! Invariants:
-//! - When [`Commit::flush`] returns, every record up to its target comes back after any crash.
-//! - When [`Commit::hand_over`] returns, it comes back if nothing is lost but the process.
-//! - After a failed write or flush nothing is acknowledged any more, if failures are latched
-//!   ([`OnFailure::Latch`]). Else what failed is done again, and what may be gone is written again
-//!   (`commit/faults.rs`); what was acknowledged as durable stays so.
+//! - When [`Commit::flush`] returns, recovery finds every record up to its target after any crash.
+//! - When [`Commit::hand_over`] returns, recovery finds every record up to its target after a crash of the process
+//!   alone.
+//! - After a failed write or flush, nothing more is acknowledged if failures are latched ([`OnFailure::Latch`]).
+//!   Otherwise failed requests are tried again, and data that may be gone is written again (`commit/faults.rs`). Data
+//!   that was acknowledged as durable stays durable.
 //! - When [`CommitWorkers`] are dropped, every task ends as soon as the device has answered the task's request.
 
 mod composer;
@@ -35,33 +36,33 @@ pub use faults::{DeviceFault, OnFailure, WaitError};
 use workers::{hand_over, pump, round, ticker};
 pub use write::Write;
 
-/// So many bytes are appended by users before anybody else gets a turn: who waits for nothing would fill all the
-/// buffers while the device that empties them is given nothing to do.
+/// Bytes that clients may append before other tasks run. Without this limit, a client that never waits would fill all
+/// buffers while the device is idle.
 pub const PORTION_BYTES: u64 = 64 << 10;
 
-/// Writes kept on the device at once: enough that it never waits for us, few enough that records
-/// grow while it works.
+/// The number of concurrent writes: enough that the device is never idle, and few enough that records grow while the
+/// device works.
 const JOBS_MAX: usize = 4;
-/// A record up to this long, in bytes, that is all there is to make durable is written with FUA. Of a longer
-/// one the flush after it is a small part, and a device may take its time for FUA.
+/// A record up to this length, in bytes, is written with FUA if nothing else must be made durable. For a longer record,
+/// the flush is a small part of the time, and FUA may be slow on some devices.
 pub const LONE_BYTES: usize = 64 << 10;
-/// Writes on the device at which the next record leaves at once, if anybody waits for the device to have
-/// it: one is under way while another gathers what comes meanwhile.
+/// With fewer writes on the device, the open record is sent at once if a caller waits for the device to have it. So one
+/// write is under way while another record gathers entries.
 const HAND_OVER_JOBS: usize = 2;
-/// How much is gathered before it is sent to the device, if nobody asks for it.
+/// Limits for gathering appended data before it is sent to the device, unless a caller requests it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gathering {
-    /// The longest that appended data waits.
+    /// The longest delay of appended data.
     pub delay: Duration,
-    /// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
+    /// While the device is idle, a record is sent as soon as it has this length, in bytes.
     pub enough: u32,
 }
 
 impl Gathering {
-    /// Enough for a device of which nothing is known, in bytes.
+    /// The default for `enough`, for a device with unknown properties.
     pub const ENOUGH: u32 = 256 << 10;
 
-    /// What a device of which nothing is known gets after so long at most.
+    /// Returns the limits for a device with unknown properties and this longest delay.
     pub const fn after(delay: Duration) -> Gathering {
         Gathering {
             delay,
@@ -70,17 +71,17 @@ impl Gathering {
     }
 }
 
-/// The log has failed: an earlier required write or flush did not succeed.
+/// An error of the log: an earlier required write or flush has failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log device failed: {0}")]
 pub struct LogError(pub Arc<str>);
 
-/// What a log has done since it was opened.
+/// Counters of a log since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LogStats {
-    /// Bytes written to segments, headers and padding included.
+    /// Bytes written to segments, including headers and padding.
     pub bytes_written: u64,
-    /// Device writes those took.
+    /// Writes to segments.
     pub writes: u64,
     /// Flushes of the log device.
     pub flushes: u64,
@@ -88,7 +89,7 @@ pub struct LogStats {
     pub superblocks: u64,
 }
 
-/// What composes records, and all that waits for the device because of them.
+/// A composer of records, and the tasks that write its records to the device.
 pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     rt: Rt,
     device: Rc<dyn Device>,
@@ -96,37 +97,37 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     on_failure: OnFailure,
     composer: RefCell<C>,
     watcher: W,
-    /// There may be something for the pump to do.
+    /// Notifies the pump of possible work.
     work: Event,
-    /// The open record has a time at which it is closed.
+    /// Notifies the ticker that the open record has a deadline.
     timed: Event,
-    /// Something was written, became durable, was freed, or failed.
+    /// Notifies waiters when a record was written, became durable or was freed, or the log failed.
     progress: Event,
-    /// Something became durable, or the log failed: what those wait for who wait for a flush.
+    /// Notifies waiters for a flush when a record became durable, or the log failed.
     durable: Event,
-    /// The device has written something, or the log failed: what those wait for who hand over.
+    /// Notifies waiters for a hand-over when the device has written a record, or the log failed.
     written: Event,
     faults: Faults,
     failed: RefCell<Option<LogError>>,
     /// The time since which the newest durable record is durable.
     stable_since: Cell<Instant>,
-    /// The workers were dropped.
+    /// True if the workers were dropped.
     stopped: Cell<bool>,
-    /// The log failed or was stopped.
+    /// Notifies waiters when the log failed or was stopped.
     failure: Event,
-    /// Held while the device flushes or writes something durably, so that none of these is under way beside another.
+    /// Held during a flush or a durable write of the device, so that they never overlap.
     flushing: Rc<Lock>,
     round: Cell<bool>,
     handing_over: Cell<bool>,
-    /// Writes that are done and that no flush has covered.
+    /// Completed writes that no flush has covered.
     unflushed: Cell<u64>,
-    /// The open record and when the ticker closes it.
+    /// The open record, and the time at which the ticker closes it.
     deadline: Cell<Option<(u64, Instant)>>,
     stats: Cell<LogStats>,
 }
 
-/// The pump and the ticker, and the right of all other tasks to go on: all stop when this is dropped. Then waits for
-/// the device end with an error, and failed requests are not tried again.
+/// The pump and the ticker. Dropping this value stops them and all other tasks: waits for the device end with an error,
+/// and failed requests are not tried again.
 pub struct CommitWorkers {
     _tasks: [Task<()>; 2],
     commit: Weak<dyn Stop>,
@@ -140,7 +141,7 @@ impl Drop for CommitWorkers {
     }
 }
 
-/// A commit of any composer, to be stopped.
+/// Stops a commit with any type of composer.
 trait Stop {
     fn stop(&self);
 }
@@ -154,7 +155,8 @@ impl<C: Composer, W: Watcher<C>> Stop for Commit<C, W> {
 }
 
 impl<C: Composer, W: Watcher<C>> Commit<C, W> {
-    /// What `composer` composes is written to `device`; `on_failure` says what a failed write or flush does.
+    /// Creates a commit that writes the records of `composer` to `device`. `on_failure` is the reaction to a failed
+    /// write or flush.
     pub fn new(
         rt: Rt,
         device: Rc<dyn Device>,
@@ -200,65 +202,65 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         (commit, workers)
     }
 
-    /// The executor that all this runs on.
+    /// Returns the executor of the workers.
     pub fn rt(&self) -> &Rt {
         &self.rt
     }
 
-    /// The device that is written to.
+    /// Returns the device.
     pub fn device(&self) -> &Rc<dyn Device> {
         &self.device
     }
 
-    /// Who looks at the writes.
+    /// Returns the watcher of writes.
     pub fn watcher(&self) -> &W {
         &self.watcher
     }
 
-    /// What composes, to look at.
+    /// Returns the composer for reading.
     pub fn composer(&self) -> Ref<'_, C> {
         self.composer.borrow()
     }
 
-    /// What composes, to change. Behind something appended, [`Commit::appended`] is to be called.
+    /// Returns the composer for changes. After an append, the caller must call [`Commit::appended`].
     pub fn composer_mut(&self) -> RefMut<'_, C> {
         self.composer.borrow_mut()
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn stats(&self) -> LogStats {
         self.stats.get()
     }
 
-    /// Counts something done.
+    /// Updates the counters.
     pub fn count(&self, add: impl FnOnce(&mut LogStats)) {
         let mut stats = self.stats.get();
         add(&mut stats);
         self.stats.set(stats);
     }
 
-    /// The failure that is latched, if there is one.
+    /// Returns the latched failure, if any.
     pub fn failure(&self) -> Option<LogError> {
         self.failed.borrow().clone()
     }
 
-    /// Waits until the log fails, which it may never do.
+    /// Waits until the log fails, possibly forever.
     pub async fn failed(&self) -> LogError {
         self.failure.until(|| self.failure()).await
     }
 
-    /// Makes everybody who waits for progress look again.
+    /// Wakes all waiters for progress.
     pub fn notify(&self) {
         self.progress.notify_all();
     }
 
-    /// Resolves at the next change: something written, durable or freed, or the log failed. Take the
-    /// listener before looking.
+    /// Returns a listener that resolves at the next change: a record was written, became durable or was freed, or the
+    /// log failed. The caller must take the listener before it checks the state.
     pub fn progress(&self) -> Listener<'_> {
         self.progress.listen()
     }
 
-    /// Latches a failure, the first one; says what is latched.
+    /// Latches a failure, unless one is already latched. Returns the latched failure.
     pub fn fail(&self, cause: &str) -> LogError {
         let mut failed = self.failed.borrow_mut();
         let error = failed.get_or_insert_with(|| {
@@ -282,17 +284,17 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.failed.borrow().is_some()
     }
 
-    /// True if failed requests are not tried again and no more rounds are begun.
+    /// Returns true if failed requests are not tried again and no more rounds are begun.
     fn has_ended(&self) -> bool {
         self.stopped.get() || self.has_failed()
     }
 
-    /// Has the device flush what was written to it past this log, too. Flushes do not overlap: of one that succeeded
-    /// beside one that failed nobody knows what it made durable, since the device may have forgotten what both were for.
+    /// Flushes the device, including data that was written past this log. Flushes do not overlap: if one of two
+    /// concurrent flushes fails and the other succeeds, the device may have dropped the data of both.
     ///
     /// # Errors
-    /// If the flush failed, what was to be durable may be gone, and no later flush makes it so: the caller must write
-    /// again what it wrote past the log. A log that latches fails with it; any other writes its own records again.
+    /// If the flush failed, data may be gone, and no later flush makes it durable: the caller must write again any data
+    /// that it wrote past the log. A log that latches fails with the flush; any other log writes its own records again.
     /// A failure that was latched before is returned.
     pub async fn flush_device(self: &Rc<Self>) -> Result<(), LogError> {
         self.flush_once().await?;
@@ -301,14 +303,14 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         Ok(())
     }
 
-    /// Writes past this log, durably: a superblock. No flush and no durable write of this log is under way meanwhile. The
-    /// device may carry out this write by a flush, and forget its cache if that fails. It may report that late: a flush
-    /// that began behind and ended before the report would be believed.
+    /// Writes a block past this log durably, for example a superblock. No flush and no durable write of this log is
+    /// under way meanwhile. A device may implement this write by a flush, drop its cache if that fails, and report the
+    /// failure late. A concurrent flush of this log, ended before the report, would then be taken for a success.
     ///
     /// # Errors
-    /// The device's. It counts as a failed flush: see [`Commit::flush_failed`]. If the log has failed, or the workers were
-    /// dropped during the wait, nothing is written: what was to be written may be wrong now, and the device may have
-    /// another user.
+    /// The device's error. It has the effects of a failed flush: see [`Commit::flush_failed`]. If the log has failed,
+    /// or the workers were dropped during the wait, nothing is written: the data may be outdated, and the device may
+    /// have another user.
     pub async fn write_durably(self: &Rc<Self>, at: u64, buf: Buf) -> Result<(), DeviceError> {
         let stopped = self.stopped.get();
         let _turn = self.flushing.lock().await;
@@ -325,7 +327,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         written
     }
 
-    /// Flushes once. Returns the newest record that the flush covered: all up to it are stable now.
+    /// Flushes once. Returns the newest record that the flush covered: all records up to it are now stable.
     async fn flush_once(self: &Rc<Self>) -> Result<RecordSeq, LogError> {
         let _turn = self.flushing.lock().await;
         if let Some(failure) = self.failure() {
@@ -336,13 +338,13 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         let failures = self.flush_failures();
         let flushed = self.device.flush().await;
         flushed.map_err(|error| self.flush_failed(&error.to_string()))?;
-        // The failure may be that of a durable write past this log, of a superblock: as below.
+        // The failure may be that of a durable write past this log, as below.
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
         if failures != self.flush_failures() {
-            // A durable write failed beside it, which the device may have carried out by a flush: what that forgot, this one
-            // did not make durable.
+            // A durable write failed during the flush. The device may have implemented the write by a flush and dropped
+            // data, which this flush did not make durable.
             return Err(LogError("a durable write failed beside a flush".into()));
         }
         self.unflushed.set(self.unflushed.get() - unflushed);
@@ -352,13 +354,13 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         Ok(mark.covered)
     }
 
-    /// Makes the pump look for work.
+    /// Wakes the pump.
     pub fn has_work(&self) {
         self.work.notify_all();
     }
 
-    /// To be called when something was appended. With `together`, what waits to be written waits for the open
-    /// record, if that is still open.
+    /// Must be called after an append. With `together`, writes that are waiting wait for the open record as well, if it
+    /// is still open.
     pub fn appended(self: &Rc<Self>, composer: &mut C, together: bool) {
         if composer.flight().jobs_in_flight() == 0 && composer.open_bytes() >= self.gathering.enough
         {
@@ -371,7 +373,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             self.deadline.set(open.map(|record| (record, at)));
             self.timed.notify_all();
         }
-        // The open record is written when its time has come at the latest, and then what waits for it is, too.
+        // The open record is written at its deadline at the latest, together with the writes that wait for it.
         let waits = together && open.is_some();
         let flight = composer.flight();
         if flight.has_jobs() && flight.jobs_in_flight() < JOBS_MAX && !waits {
@@ -382,7 +384,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
-    /// Returns when every record up to `target` is durable, however long the device fails.
+    /// Waits until every record up to `target` is durable, without a time limit while the device fails.
     ///
     /// # Errors
     /// If the log has failed, or was stopped.
@@ -390,10 +392,10 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         Ok(self.flush_within(target, None).await?)
     }
 
-    /// Returns when every record up to `target` is durable.
+    /// Waits until every record up to `target` is durable.
     ///
     /// # Errors
-    /// If the device has been failing for longer than `patience` and that holds up `target`; the work goes on, and a
+    /// If the device has been failing for longer than `patience` and this delays `target`; the work continues, and a
     /// later call may succeed. If the log has failed, or was stopped.
     pub async fn flush_within(
         self: &Rc<Self>,
@@ -401,7 +403,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         patience: Option<Duration>,
     ) -> Result<(), WaitError> {
         loop {
-            // Listen before looking, so that nothing is missed.
+            // The listener must be taken before the check, so that no change is missed.
             let durable = self.durable.listen();
             if self.composer().flight().stable() >= target {
                 return Ok(());
@@ -416,8 +418,8 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
-    /// Returns when the device has every record up to `target`, perhaps only in its cache: a process
-    /// after this one finds them, unless the power goes first. However long the device fails.
+    /// Waits until the device has every record up to `target`, possibly only in its cache. A later process finds these
+    /// records unless the power fails first. Has no time limit while the device fails.
     ///
     /// # Errors
     /// If the log has failed, or was stopped.
@@ -425,10 +427,10 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         Ok(self.hand_over_within(target, None).await?)
     }
 
-    /// As [`Commit::hand_over`], with a bound to the wait.
+    /// Like [`Commit::hand_over`], with a time limit.
     ///
     /// # Errors
-    /// If the device has been failing for longer than `patience` and that holds up `target`; the work goes on, and a
+    /// If the device has been failing for longer than `patience` and this delays `target`; the work continues, and a
     /// later call may succeed. If the log has failed, or was stopped.
     pub async fn hand_over_within(
         self: &Rc<Self>,
@@ -459,7 +461,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
-    /// Starts a round of making things durable, unless one runs.
+    /// Starts a round, unless one is running.
     fn start_round(self: &Rc<Self>) {
         if !self.round.replace(true) {
             self.rt.spawn(round(Rc::clone(self))).detach();
@@ -468,9 +470,9 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
 
     fn end_round(self: &Rc<Self>) {
         self.round.set(false);
-        // Writers may all be waiting for this by now, so that none of them starts the next.
+        // All writers may be waiting for this round by now, so that none of them starts the next round.
         let behind = self.composer().wants_flush();
-        // A flush may have failed while this round made its one write durable without a flush.
+        // A flush may have failed while this round made its only write durable without a flush.
         if (behind || self.fails_flushes()) && !self.has_ended() {
             self.start_round();
         }
@@ -478,8 +480,8 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.progress.notify_all();
     }
 
-    /// Sends off what was appended, unless the device has enough to do. In a task, so that all who
-    /// come at this moment go together.
+    /// Sends the appended data, unless the device has enough to do. This happens in a task, so that concurrent callers
+    /// share one write.
     fn start_hand_over(self: &Rc<Self>) {
         let busy = self.composer().flight().jobs_in_flight() >= HAND_OVER_JOBS;
         if !busy && !self.handing_over.replace(true) {

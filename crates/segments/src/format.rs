@@ -1,9 +1,9 @@
-//! The bytes that logs of segments have in common: the envelope around every structure, the header of a
-//! record and the summary of a segment. What a record says is the layer's: an [`Entry`] of its own.
+//! The encoding that all logs of segments share: the envelope of every structure, the header of a record and the
+//! summary of a segment. The content of records belongs to the layer above, as an [`Entry`] type.
 //!
-//! All integers are little-endian. Every structure carries a magic, the version, the volume's id and
-//! a CRC32C over its whole length with the CRC field taken as zero. Decoding never panics and
-//! allocates no more than the bytes it was given justify.
+//! All integers are little-endian. Every structure contains a magic, the version, the volume's identity and a CRC32C
+//! over its whole length, in which the CRC field is zero. Decoding never panics, and limits its allocations by the
+//! length of its input.
 
 pub mod entry;
 pub mod envelope;

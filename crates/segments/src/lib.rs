@@ -1,13 +1,12 @@
-//! Logs in segments: what the cache's ring and the virtual storage layer have in common.
+//! Logs of segments: the common part of the cache's ring and the virtual storage layer.
 //!
-//! A layer gathers what is written to it in segments in memory; here it is laid out as *records* (a header
-//! block that says what changes, then the data), written in large transfers, made durable for many at
-//! once, and found again. What a record says is the layer's ([`Entry`]), and so is which segment comes
-//! next and when one may be used again.
+//! A layer collects its writes in segments in memory. This crate lays them out as *records* (a header block with the
+//! changes, followed by the data), writes them in large transfers, makes many of them durable at once, and finds them
+//! again. The layer defines the content of records ([`Entry`]), the order of segments and their reuse.
 //!
-//! Reading order: `format.rs` (bytes), `shape.rs`, `builder.rs` (a segment that is being filled), `ram.rs` and
-//! `flight.rs` (what is on its way), `unstable.rs` (what is written again), `commit.rs` (what waits), `peek.rs` (what
-//! is found again), `pair.rs` (the superblock's two copies).
+//! Reading order: `format.rs` (encoding), `shape.rs`, `builder.rs` (a segment that is being filled), `ram.rs` and
+//! `flight.rs` (data on its way to the device), `unstable.rs` (data that may be written again), `commit.rs` (group
+//! commit), `peek.rs` (finding records), `pair.rs` (the superblock's two copies).
 
 mod builder;
 pub mod commit;

@@ -1,76 +1,76 @@
-//! The two copies of a superblock: finding the one that counts, and keeping both.
+//! The two copies of a superblock: finding the valid copy, and writing both.
 //!
-//! Both copies are written at every change, A first and B when A is durable, so that at any moment
-//! one of them is whole. And both, not in turns: what a superblock lets be overwritten must be let so by
-//! either one, or the loss of one copy would bring back a state whose segments have been reused.
+//! Both copies are written at every change, A first and B when A is durable, so one copy is whole at any moment. The
+//! copies do not alternate: space that a superblock releases for reuse must be released by both copies. Otherwise the
+//! loss of one copy would bring back a state whose segments have been reused.
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 
 use crate::format::envelope::{FormatError, HEADER_BYTES, VolumeId};
 
-/// Where superblock A lies.
+/// The position of superblock A.
 pub const SUPERBLOCK_A_AT: u64 = 0;
-/// Where superblock B lies: far from A, so that one scratch does not take both.
+/// The position of superblock B, far from A, so that one scratch does not destroy both.
 pub const SUPERBLOCK_B_AT: u64 = 512 << 10;
-/// Where copy A lies, and copy B.
+/// The positions of copy A and copy B.
 pub const PLACES: [u64; 2] = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
 
-/// What a log says of itself in one block, of which there are two copies.
+/// The state of a log in one block, of which the device has two copies.
 pub trait Superblock: Sized {
-    /// Its bytes.
+    /// Encodes the superblock.
     fn encode(&self) -> [u8; HEADER_BYTES];
 
-    /// The superblock in `bytes`.
+    /// Decodes a superblock.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged and consistent in itself.
+    /// If the bytes are not a superblock of this version, or are damaged or inconsistent.
     fn decode(bytes: &[u8]) -> Result<Self, FormatError>;
 
-    /// Whose log this is.
+    /// Returns the volume's identity.
     fn volume(&self) -> VolumeId;
 
-    /// Grows with every superblock written.
+    /// Returns the generation, which grows with every superblock written.
     fn generation(&self) -> u64;
 }
 
-/// Both copies of a superblock, as found.
+/// Both copies of a superblock, as they were read.
 #[derive(Clone, Debug)]
 pub struct Copies<S> {
-    /// What lies at [`SUPERBLOCK_A_AT`].
+    /// The copy at [`SUPERBLOCK_A_AT`].
     pub a: Result<S, FormatError>,
-    /// What lies at [`SUPERBLOCK_B_AT`].
+    /// The copy at [`SUPERBLOCK_B_AT`].
     pub b: Result<S, FormatError>,
 }
 
-/// Why no copy of a superblock counts.
+/// An error if no copy of a superblock is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PairError {
-    /// The device is too short for them.
+    /// The device is too short for the copies.
     #[error("the device has {have} bytes; the superblocks need {need}")]
     Truncated {
         /// The device's length.
         have: u64,
-        /// The least that holds both copies.
+        /// The shortest length for both copies.
         need: u64,
     },
     /// Neither copy can be used.
     #[error("there is no usable superblock: copy A: {a}; copy B: {b}")]
     NoSuperblock {
-        /// What is wrong with A.
+        /// The error of copy A.
         a: FormatError,
-        /// What is wrong with B.
+        /// The error of copy B.
         b: FormatError,
     },
-    /// One copy cannot be read, and it may be the newer.
+    /// One copy cannot be read, and might be newer than the other.
     #[error(
         "copy {copy} of the superblock cannot be read (a device error), and it may be newer than the \
          other; try again when the device works, or go on with the other copy by --accept-loss"
     )]
     Unreadable {
-        /// Which: `A` or `B`.
+        /// The copy: `A` or `B`.
         copy: char,
     },
-    /// The two copies are of different volumes, both of them sound.
+    /// The two copies are undamaged, but belong to different volumes.
     #[error("the two superblocks belong to different volumes, {a} and {b}")]
     TwoVolumes {
         /// The volume of copy A.
@@ -81,11 +81,11 @@ pub enum PairError {
 }
 
 impl<S: Superblock> Copies<S> {
-    /// The copy that counts: the newer of the sound ones. A copy that cannot be read may be the newer;
-    /// one that is damaged was being written when the power went, or has rotted, and does not count.
+    /// Returns the valid copy: the newer of the undamaged copies. A damaged copy was being written at a power failure,
+    /// or has decayed, and is ignored. An unreadable copy might be the newer one, so it is an error.
     ///
     /// # Errors
-    /// If there is none, one cannot be read, or the two contradict each other.
+    /// If both copies are damaged, one cannot be read, or the two contradict each other.
     pub fn newest(&self) -> Result<&S, PairError> {
         for (copy, found) in [('A', &self.a), ('B', &self.b)] {
             if matches!(found, Err(FormatError::Unreadable(_))) {
@@ -95,10 +95,10 @@ impl<S: Superblock> Copies<S> {
         self.newest_readable()
     }
 
-    /// As [`Copies::newest`], but takes the other copy where one cannot be read.
+    /// Like [`Copies::newest`], but uses the other copy if one cannot be read.
     ///
     /// # Errors
-    /// If there is none, or the two contradict each other.
+    /// If neither copy can be used, or the two contradict each other.
     pub fn newest_readable(&self) -> Result<&S, PairError> {
         match (&self.a, &self.b) {
             (Ok(a), Ok(b)) if a.volume() != b.volume() => Err(PairError::TwoVolumes {
@@ -116,10 +116,10 @@ impl<S: Superblock> Copies<S> {
     }
 }
 
-/// Reads both copies of the superblock.
+/// Reads both copies of the superblock. Errors of a copy are returned in its place.
 ///
 /// # Errors
-/// If the device is too short to hold them. What is wrong with a copy stands in its place.
+/// If the device is too short for a superblock.
 pub async fn read_copies<S: Superblock>(device: &dyn Device) -> Result<Copies<S>, PairError> {
     let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
     if have < HEADER_BYTES as u64 {
@@ -138,10 +138,10 @@ pub async fn read_copies<S: Superblock>(device: &dyn Device) -> Result<Copies<S>
     Ok(Copies { a, b })
 }
 
-/// Writes both copies of a superblock, durably, A first.
+/// Writes both copies of a superblock durably, A first.
 ///
 /// # Errors
-/// The device's: then one copy or both may say what they said.
+/// The device's error. Then one copy or both may still have the old content.
 pub async fn write_copies<S: Superblock>(
     device: &dyn Device,
     superblock: &S,

@@ -1,4 +1,4 @@
-//! What a segment on a device shows of itself: its summary, and the headers of its records.
+//! Reading a segment on a device: its summary, and the headers of its records.
 
 use forebay_device::{BufMut, Device, DeviceError};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
@@ -9,11 +9,11 @@ use crate::format::record::Record;
 use crate::format::summary::Summary;
 use crate::shape::Shape;
 
-/// Reads the summary of the segment that begins at byte `at` of the device, if it has a sound one of this
-/// volume and segment.
+/// Reads the summary of the segment that begins at byte `at` of the device. Returns `None` if the segment has no
+/// undamaged summary for this volume and segment.
 ///
 /// # Errors
-/// The device's.
+/// The device's error.
 pub async fn read_summary<L: Layout>(
     device: &dyn Device,
     at: u64,
@@ -38,7 +38,7 @@ pub async fn read_summary<L: Layout>(
     Ok(summary_in(&bytes, shape, volume, segment))
 }
 
-/// The summary in `bytes`, if they are a sound one of a segment of this number of the volume.
+/// Decodes the summary of a segment. Returns `None` if it is damaged, or belongs to another segment or volume.
 pub fn summary_in<L: Layout>(
     bytes: &[u8],
     shape: Shape,
@@ -50,8 +50,8 @@ pub fn summary_in<L: Layout>(
     (is_it && is_possible(&summary, shape)).then_some(summary)
 }
 
-/// True if the records lie one after the other from the segment's start, inside it; between two there may
-/// be a gap of whole blocks.
+/// Returns true if the records lie within the segment, in order from its start. Gaps of whole blocks between records
+/// are valid.
 fn is_possible<L: Layout>(summary: &Summary<L>, shape: Shape) -> bool {
     let mut end = 0u64;
     for (n, record) in summary.records.iter().enumerate() {
@@ -65,12 +65,12 @@ fn is_possible<L: Layout>(summary: &Summary<L>, shape: Shape) -> bool {
     end <= u64::from(shape.segment_bytes)
 }
 
-/// Which record a walk along a segment looks for.
+/// The record for which a walk along a segment searches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Just this one.
+    /// The record with this number.
     Is(RecordSeq),
-    /// Any from this one on.
+    /// Any record with at least this number.
     From(RecordSeq),
 }
 
@@ -90,10 +90,10 @@ impl Next {
     }
 }
 
-/// The records of a segment by their headers, in order from `first`, as far as they are found. The first is
-/// at the segment's start, each further one where the one before ends or, behind a gap, in the first
-/// `block` from there on that begins with its header. What else stands in a gap is left over from before:
-/// of another segment, or of another epoch.
+/// Returns the records of a segment by their headers, in order from `first`, up to the first record that is missing.
+/// The first record is at the segment's start. Each further record is at the end of the previous record or, behind a
+/// gap, at the first `block` boundary with a header of the next record. Other data in a gap is left over from another
+/// segment or another epoch.
 pub fn walk<L: Layout>(
     bytes: &[u8],
     block: u32,
@@ -104,7 +104,7 @@ pub fn walk<L: Layout>(
     walk_from(0, bytes, block, volume, segment, first)
 }
 
-/// The same, where the first record is `at` so many bytes from the segment's start.
+/// Like [`walk`], with the first record at byte `at` of the segment.
 pub fn walk_from<L: Layout>(
     mut at: usize,
     bytes: &[u8],
@@ -132,7 +132,7 @@ pub fn walk_from<L: Layout>(
     })
 }
 
-/// The record header at byte `at` of a segment, if one that belongs there stands there.
+/// Returns the record header at byte `at` of a segment, if it is valid and belongs there.
 pub fn header_at<L: Layout>(
     bytes: &[u8],
     at: usize,
@@ -142,7 +142,7 @@ pub fn header_at<L: Layout>(
     header_in(bytes.get(at..)?, at as u64, volume, segment)
 }
 
-/// The record header that `bytes` begin with, if one that belongs there: at byte `at` of a segment.
+/// Returns the record header at the beginning of `bytes`, if it is valid and belongs at byte `at` of the segment.
 pub fn header_in<L: Layout>(
     bytes: &[u8],
     at: u64,
@@ -155,7 +155,7 @@ pub fn header_in<L: Layout>(
     here.then_some(record)
 }
 
-/// True if every piece of the record at `offset` is what was written.
+/// Returns true if the data of every entry of the record at `offset` is undamaged.
 pub fn payload_is_sound<E: Entry>(bytes: &[u8], offset: u32, entries: &[E]) -> bool {
     let mut at = offset as usize + HEADER_BYTES;
     entries.iter().all(|entry| {

@@ -12,27 +12,27 @@ struct Closed {
     bytes: Range<u32>,
     first: RecordSeq,
     last: RecordSeq,
-    /// It is nothing but the end of a segment, a summary or zeroes: its records are all in stretches before.
+    /// True if the stretch contains only the end of a segment, a summary or zeroes. Its records are all in earlier
+    /// stretches.
     end: bool,
 }
 
-/// A write the device is to do.
+/// A write for the device.
 #[derive(Clone)]
 pub struct Job {
-    /// Of which segment.
+    /// The segment.
     pub segment: SegmentSeq,
-    /// Where in the segment, in bytes.
+    /// The offset in the segment, in bytes.
     pub offset: u32,
-    /// The bytes.
+    /// The data.
     pub buf: Buf,
-    /// The first of the records it holds (a part of).
+    /// The first record in the write, possibly only a part of it.
     pub first: RecordSeq,
-    /// The last of them.
+    /// The last record in the write.
     pub last: RecordSeq,
 }
 
-/// A segment in memory: a front that is frozen and on its way to the device, and a back that is
-/// still being filled.
+/// A segment in memory. The front part is frozen and on its way to the device, and the rest is still being filled.
 pub struct RamSegment {
     seq: SegmentSeq,
     frozen: Vec<(u32, Buf)>,
@@ -40,14 +40,14 @@ pub struct RamSegment {
     rest_at: u32,
     closed: VecDeque<Closed>,
     in_flight: u32,
-    /// Stretches taken that may have to be written again; 0 in a log that writes nothing again.
+    /// Stretches taken that may have to be written again; 0 in a log that latches its failures.
     unstable: u32,
-    /// Its last record, once it takes no more.
+    /// The last record, once the segment is sealed.
     sealed: Option<RecordSeq>,
 }
 
 impl RamSegment {
-    /// An empty one, in memory as long as a segment.
+    /// Creates an empty segment. `memory` has the length of a segment.
     pub(crate) fn new(seq: SegmentSeq, memory: BufMut) -> RamSegment {
         RamSegment {
             seq,
@@ -61,21 +61,21 @@ impl RamSegment {
         }
     }
 
-    /// Which segment.
+    /// Returns the number of the segment.
     #[inline]
     pub fn seq(&self) -> SegmentSeq {
         self.seq
     }
 
-    /// Bytes that are not frozen yet, to change.
+    /// Returns bytes that are not frozen yet, for changes.
     #[inline]
     pub fn unfrozen(&mut self, range: Range<u32>) -> &mut [u8] {
         let at = self.rest_at;
         &mut self.rest[(range.start - at) as usize..(range.end - at) as usize]
     }
 
-    /// Bytes appended earlier, or `None` if the range does not lie within one written stretch or within the
-    /// part still in memory alone.
+    /// Returns bytes appended earlier, or `None` if the range does not lie within one frozen stretch or within the part
+    /// that is not frozen.
     #[inline]
     pub fn bytes(&self, range: Range<u32>) -> Option<&[u8]> {
         let within = |at: u32| {
@@ -90,7 +90,7 @@ impl RamSegment {
         buf.get(within(*at)?)
     }
 
-    /// Says that these bytes are composed and hold this record.
+    /// Records that these bytes are composed and contain this record.
     pub(crate) fn close(&mut self, bytes: Range<u32>, record: RecordSeq) {
         match self.closed.back_mut() {
             Some(back) if back.bytes.end == bytes.start => {
@@ -106,8 +106,8 @@ impl RamSegment {
         }
     }
 
-    /// Says that these bytes end the segment, with its summary if it has one, and that nothing is added behind `last` any
-    /// more. Without bytes, the segment is complete when the device has its last record.
+    /// Seals the segment: these bytes are its end, with its summary if it has one, and no record follows `last`.
+    /// Without bytes, the segment is complete when the device has its last record.
     pub(crate) fn seal(&mut self, bytes: Range<u32>, last: RecordSeq) {
         self.sealed = Some(last);
         if bytes.is_empty() {
@@ -124,34 +124,34 @@ impl RamSegment {
         }
     }
 
-    /// True if there is something composed that was not taken yet.
+    /// Returns true if a composed stretch was not taken yet.
     pub(crate) fn has_closed(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    /// How many stretches wait to be taken.
+    /// Returns the number of stretches that wait to be taken.
     pub(crate) fn closed(&self) -> usize {
         self.closed.len()
     }
 
-    /// The next stretch to write, in bytes from the segment's start.
+    /// Returns the next stretch to write, in bytes from the segment's start.
     pub fn first_closed(&self) -> Option<Range<u32>> {
         self.closed.front().map(|closed| closed.bytes.clone())
     }
 
-    /// The first record of the next stretch to write.
+    /// Returns the first record of the next stretch to write.
     pub(crate) fn next_record(&self) -> Option<RecordSeq> {
         self.closed.front().map(|closed| closed.first)
     }
 
-    /// The first record that is composed and waits to be written. What else waits is the end of a segment, without which
-    /// records are found as well.
+    /// Returns the first composed record that waits to be written. Ignores the end of a segment, since records are
+    /// found without it.
     pub(crate) fn first_waiting(&self) -> Option<RecordSeq> {
         let waiting = self.closed.iter().find(|closed| !closed.end)?;
         Some(waiting.first)
     }
 
-    /// A write of it was done.
+    /// Records that a write of the segment is done.
     pub(crate) fn job_done(&mut self) {
         self.in_flight -= 1;
     }
@@ -161,7 +161,7 @@ impl RamSegment {
         self.unstable += 1;
     }
 
-    /// Records that a stretch is durable that was added by [`RamSegment::add_unstable`].
+    /// Records that a stretch added by [`RamSegment::add_unstable`] is durable.
     pub(crate) fn remove_unstable(&mut self) {
         self.unstable -= 1;
     }
@@ -171,7 +171,7 @@ impl RamSegment {
         self.in_flight += 1;
     }
 
-    /// The next stretch to write, frozen.
+    /// Freezes and takes the next stretch to write.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let Closed {
             bytes, first, last, ..
@@ -194,9 +194,9 @@ impl RamSegment {
         })
     }
 
-    /// True if the device has all of it, and all its records are durable: those up to `stable` are. Not if it
-    /// is only written: should the device's flush fail, what it was for may be gone there, and memory has
-    /// the only copy. A log that writes again keeps the segment until the summary is durable too.
+    /// Returns true if the device has the whole segment, and all of its records are durable, given that the records up
+    /// to `stable` are. Completed writes are not sufficient: if a flush fails, the device may drop their data, and
+    /// memory has the only copy. A log that writes again also keeps the segment until the summary is durable.
     pub(crate) fn is_durable(&self, stable: RecordSeq) -> bool {
         let ended = self.sealed.is_some_and(|last| last <= stable);
         ended && self.in_flight == 0 && self.closed.is_empty() && self.unstable == 0

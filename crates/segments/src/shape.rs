@@ -1,4 +1,4 @@
-//! How long segments are, and in what they are written.
+//! Lengths of segments and blocks.
 
 use forebay_units::round_up;
 
@@ -9,17 +9,17 @@ use crate::format::envelope::HEADER_BYTES;
 pub struct Shape {
     /// Bytes in a segment.
     pub segment_bytes: u32,
-    /// What records are padded to, in bytes: the device's atomic block.
+    /// The device's atomic block in bytes; records are padded to a multiple of it.
     pub block: u32,
 }
 
 impl Shape {
-    /// The end of a record, or where a gap behind one ends, in whole blocks.
+    /// Rounds the end of a record, or of a gap behind a record, up to whole blocks.
     pub fn padded(&self, end: u32) -> u32 {
         round_up(end.into(), self.block.into()) as u32
     }
 
-    /// Where a record that begins at `offset` has its payload.
+    /// Returns the offset of the payload of a record that begins at `offset`.
     pub(crate) fn payload_at(offset: u32) -> u32 {
         offset + HEADER_BYTES as u32
     }

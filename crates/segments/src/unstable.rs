@@ -1,12 +1,13 @@
-//! Stretches that the device was given and that no flush has made durable, for a log that writes them again.
+//! Stretches that were sent to the device but that no flush has made durable, for a log that writes them again.
 //!
-//! A flush that fails may make the device forget every write that it was for, and every write that was in flight
-//! beside it. So a stretch leaves this list only when a flush that began after its write succeeds, or when the
-//! write itself was durable. After a failed flush, each stretch here is *lost* until it is written once more.
+//! After a failed flush, a device may have dropped every write that the flush covered, and every write that was in
+//! flight during the flush. So a stretch leaves this list only when a flush that began after its write succeeds, or
+//! when the write itself was durable. After a failed flush, each stretch in the list is *lost* until it is written once
+//! more.
 //!
 //! Invariants:
-//! - A stretch that is missing here, and was written, is durable.
-//! - The bytes of every stretch here are in memory.
+//! - A written stretch that is not in this list is durable.
+//! - The bytes of every stretch in this list are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +22,17 @@ pub(crate) enum JobEnd {
     Written,
     /// The data is durable.
     Durable,
-    /// A flush failed while the write was in flight, so the device may have forgotten the data.
+    /// A flush failed while the write was in flight, so the device may have dropped the data.
     Lost,
 }
 
-/// Where the data of a stretch is.
+/// The state of a stretch's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     InFlight,
-    /// On the device, since before the flush with the number after this.
+    /// On the device, written after the flush with this number began and before the next flush.
     Written(u64),
-    /// Perhaps in memory alone.
+    /// Possibly in memory alone.
     Lost,
 }
 
@@ -44,14 +45,14 @@ struct Stretch {
 #[derive(Default)]
 pub(crate) struct Unstable {
     stretches: BTreeMap<u64, Stretch>,
-    /// The lost ones, by their first records.
+    /// The lost stretches, by their first records.
     lost: BTreeSet<(RecordSeq, u64)>,
-    /// Flushes begun.
+    /// The number of flushes begun.
     flushes: u64,
 }
 
 impl Unstable {
-    /// Number of stretches.
+    /// Returns the number of stretches.
     pub(crate) fn len(&self) -> usize {
         self.stretches.len()
     }
@@ -86,7 +87,7 @@ impl Unstable {
         self.flushes
     }
 
-    /// Removes the stretches that were written before a flush that succeeded. Returns the segments they are of.
+    /// Removes the stretches that were written before a successful flush began. Returns their segments.
     pub(crate) fn flushed(&mut self, number: u64) -> Vec<SegmentSeq> {
         let mut segments = Vec::new();
         self.stretches.retain(|_, stretch| {
@@ -109,12 +110,12 @@ impl Unstable {
         }
     }
 
-    /// The first record of the oldest lost stretch.
+    /// Returns the first record of the oldest lost stretch.
     pub(crate) fn first_lost(&self) -> Option<RecordSeq> {
         self.lost.first().map(|(record, _)| *record)
     }
 
-    /// Takes the oldest lost stretch, to be written again.
+    /// Takes the oldest lost stretch, to write it again.
     pub(crate) fn take_lost(&mut self) -> Option<(u64, Job)> {
         let (_, id) = self.lost.pop_first()?;
         let stretch = self.stretches.get_mut(&id)?;

@@ -1,4 +1,4 @@
-//! What logs of segments have in common, against the page of the log, and where records have numbers.
+//! Compares the common format of logs with its documentation page, and tests numbered records.
 
 use forebay_segments::format::envelope::Reader;
 use forebay_segments::{
@@ -121,7 +121,7 @@ fn a_summary_without_numbers_counts_on_from_its_first() {
     let written = summary::<Implied>(&[20, 21, 22]);
     let read = Summary::<Implied>::decode(&written.encode()).expect("a summary");
     assert_eq!(read, written);
-    // Eight bytes a record less, and one block all the same.
+    // Eight bytes less for each record, but still one block.
     assert_eq!(
         written.encode().len(),
         summary::<Numbered>(&[20]).encode().len()

@@ -1,4 +1,4 @@
-//! What group commit asks of those who compose records, and of those who look at its writes.
+//! Interfaces of group commit: the composer of records, and the watcher of writes.
 
 use forebay_device::{Device, Durability};
 use forebay_rt::Instant;
@@ -8,48 +8,49 @@ use super::write::Write;
 use crate::flight::Flight;
 use crate::ram::Job;
 
-/// Composes records: plain data, without waiting.
+/// Composes records. Plain state, without waiting.
 pub trait Composer: 'static {
-    /// What is on its way to the device.
+    /// Returns the segments and writes on their way to the device.
     fn flight(&self) -> &Flight;
 
-    /// The same, to change.
+    /// Returns the segments and writes for changes.
     fn flight_mut(&mut self) -> &mut Flight;
 
-    /// At which byte of the device a segment begins that is in memory.
+    /// Returns the byte of the device at which a segment in memory begins.
     fn segment_at(&self, segment: SegmentSeq) -> u64;
 
-    /// What is open, by a number that no other open record ever has; none if nothing is.
+    /// Returns a number for the open record that no other open record ever has, or `None` without an open record.
     fn open(&self) -> Option<u64>;
 
-    /// Bytes in what is open.
+    /// Returns the bytes in the open record.
     fn open_bytes(&self) -> u32;
 
-    /// Composes what is open, so that it can be written. Says the newest record that is composed.
+    /// Composes the open record, so that it can be written. Returns the newest composed record.
     fn close(&mut self) -> RecordSeq;
 
-    /// True if so much is written and not known durable that it should be flushed unasked.
+    /// Returns true if a flush should begin without a request, since much data is written and not known to be durable.
     fn wants_flush(&self) -> bool;
 
-    /// The device's flush has made every record up to `covered` durable.
+    /// Records that a flush of the device has made every record up to `covered` durable.
     fn set_stable(&mut self, covered: RecordSeq);
 
-    /// Takes the job behind this one, if the two can be one write of at most `most` bytes.
+    /// Takes the job behind this one, if both fit one write of at most `most` bytes.
     fn take_joining(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
         let _ = (job, most);
         None
     }
 }
 
-/// Looks at the writes that are made, to learn from them.
+/// Observes the writes, for measurements.
 pub trait Watcher<C: Composer>: 'static {
-    /// What is kept of a write until it is done.
+    /// Data that the watcher keeps for a write until the write is done.
     type Issued;
 
-    /// A write is issued; `waited_for` if somebody waits for it, and not only for room.
+    /// Called when a write is issued. `waited_for` is true if a caller waits for the write itself, and not only for
+    /// free space.
     fn issued(&self, composer: &C, now: Instant, write: &Write, waited_for: bool) -> Self::Issued;
 
-    /// It is done.
+    /// Called when the write is done.
     fn done(
         &self,
         composer: &C,

@@ -1,4 +1,4 @@
-//! The newest durable record: since when it is, and waiting for a newer one.
+//! The newest durable record, the time since which it is durable, and waiting for a newer one.
 
 use forebay_rt::{Instant, Listener};
 use forebay_units::RecordSeq;
@@ -17,14 +17,14 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
-    /// The newest durable record, and the time since which it is known to be durable.
+    /// Returns the newest durable record, and the time since which it is known to be durable.
     pub fn newest_stable(&self) -> (RecordSeq, Instant) {
         let stable = self.composer().flight().stable();
         (stable, self.stable_since.get())
     }
 
-    /// Resolves when a record becomes durable, or the log fails or is stopped. The caller must take the listener before it
-    /// looks at [`Commit::newest_stable`].
+    /// Returns a listener that resolves when a record becomes durable, or the log fails or is stopped. The caller must
+    /// take the listener before it reads [`Commit::newest_stable`].
     pub fn durable(&self) -> Listener<'_> {
         self.durable.listen()
     }

@@ -1,11 +1,11 @@
-//! Failures of the device: what a commit does about a failure, and what it tells of it.
+//! Failures of the device: the reaction of a commit, and the reports to its callers.
 //!
 //! Invariants of a commit that tries again:
-//! - Each failed write and each failed flush is tried again until it succeeds or the workers are dropped; pauses
-//!   double between tries.
-//! - After a failed flush, nothing counts as durable that was not durable before, until it was written once more and
-//!   a flush that began afterwards succeeded.
-//! - A fault is present while a write that failed has not succeeded, or the newest flush failed.
+//! - Each failed write and each failed flush is tried again until it succeeds or the workers are dropped. The pauses
+//!   between tries double.
+//! - After a failed flush, data that was not durable before becomes durable only by another write, followed by a
+//!   successful flush that began afterwards.
+//! - A fault is present while a failed write has not succeeded, or while the newest flush has failed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -85,14 +85,14 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with `first`, but with no less than a millisecond: pauses must grow.
+    /// Creates pauses that begin with `first`, but at least one millisecond, so that pauses grow.
     pub(super) fn new(first: Duration, most: Duration) -> Backoff {
         let least = Duration::from_millis(1);
         let (next, most) = (first.max(least), most.max(least));
         Backoff { next, most }
     }
 
-    /// The next pause.
+    /// Returns the next pause.
     pub(super) fn pause(&mut self) -> Duration {
         let pause = self.next.min(self.most);
         self.next = pause.saturating_mul(2);
@@ -105,7 +105,7 @@ impl Backoff {
 pub(super) struct Faults {
     /// Writes that failed and are tried again.
     writes: Cell<usize>,
-    /// If the newest flush failed: the time of the next try, and the pauses after that try.
+    /// The time of the next try if the newest flush failed, and the pauses after that try.
     flush: Cell<Option<(Instant, Backoff)>>,
     current: RefCell<Option<DeviceFault>>,
     failed_flushes: Cell<u64>,
@@ -136,23 +136,24 @@ impl Faults {
 }
 
 impl<C: Composer, W: Watcher<C>> Commit<C, W> {
-    /// The fault of the device, while it fails; `None` if the device works or failures are latched.
+    /// Returns the present fault of the device. `None` if the device works or failures are latched.
     pub fn fault(&self) -> Option<DeviceFault> {
         self.faults.current.borrow().clone()
     }
 
-    /// Number of flushes that have failed. A caller that writes past the log compares the number before its first
-    /// write with the number after its own successful flush: if a flush failed between, the device may have forgotten
+    /// Returns the number of failed flushes. A caller that writes past the log compares the number before its first
+    /// write with the number after its own successful flush. If a flush failed in between, the device may have dropped
     /// the writes, and the caller must write again.
     pub fn flush_failures(&self) -> u64 {
         self.faults.failed_flushes.get()
     }
 
-    /// Records that the device failed to make earlier writes durable, and says why. Also for callers whose own write
-    /// with [`forebay_device::Durability::Fua`] failed: a device may carry such a write out by a flush.
+    /// Records that the device failed to make earlier writes durable, and the cause. Must also be called after a failed
+    /// write of the caller's own with [`forebay_device::Durability::Fua`], since a device may implement such a write by
+    /// a flush.
     ///
-    /// A commit that latches is failed afterwards. Any other writes everything again that is not known durable, and
-    /// flushes, in the background.
+    /// Afterwards, a commit that latches has failed. Any other commit writes everything again that is not known to be
+    /// durable, and flushes, in the background. Returns the error for the caller.
     pub fn flush_failed(self: &Rc<Self>, cause: &str) -> LogError {
         let failures = &self.faults.failed_flushes;
         failures.set(failures.get() + 1);
@@ -179,25 +180,25 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.faults.worked(self.rt.now());
     }
 
-    /// Records that a write failed, which is now tried again.
+    /// Records that a write failed. The caller tries it again.
     pub(super) fn write_failed(&self, cause: &str) {
         self.faults.writes.set(self.faults.writes.get() + 1);
         self.faults.failed(self.rt.now(), cause);
         self.notify_waiters();
     }
 
-    /// Records that a further try of a failed write failed.
+    /// Records that another try of a failed write failed.
     pub(super) fn write_failed_again(&self, cause: &str) {
         self.faults.failed(self.rt.now(), cause);
     }
 
-    /// Records that a write succeeded that had failed.
+    /// Records that a write succeeded after a failure.
     pub(super) fn write_worked(&self) {
         self.faults.writes.set(self.faults.writes.get() - 1);
         self.faults.worked(self.rt.now());
     }
 
-    /// True if a write up to `target` may be what fails.
+    /// Returns true if a failing write may belong to the records up to `target`.
     pub(super) fn fails_writes(&self, target: RecordSeq) -> bool {
         self.faults.writes.get() > 0 && self.composer().flight().written() < target
     }
@@ -206,7 +207,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.faults.flush.get().is_some()
     }
 
-    /// Waits until a flush may be tried. Returns false if the commit ended before.
+    /// Waits until the next try of a flush is due. Returns false if the commit ended first.
     pub(super) async fn pause_before_flush(&self) -> bool {
         loop {
             let (now, next) = (self.rt.now(), self.faults.flush.get());
@@ -221,13 +222,13 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
-    /// Waits for `span`. Returns false if the commit ended before.
+    /// Waits for `span`. Returns false if the commit ended first.
     pub(super) async fn pause(&self, span: Duration) -> bool {
         let ended = self.failure.until(|| self.has_ended().then_some(()));
         self.rt.timeout(span, ended).await.is_err()
     }
 
-    /// The rest of a caller's patience, if a fault holds up what the caller waits for.
+    /// Returns the rest of a caller's patience, if a fault delays the caller's target.
     pub(super) fn patience_left(
         &self,
         patience: Option<Duration>,

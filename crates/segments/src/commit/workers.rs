@@ -1,4 +1,4 @@
-//! The workers themselves: what each waits for, and what it does then.
+//! The workers of group commit.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use super::{Commit, JOBS_MAX, LONE_BYTES};
 use crate::ram::Job;
 use crate::unstable::JobEnd;
 
-/// Whether somebody waits for a write, and not only for room.
+/// True if a caller waits for the write itself, and not only for free space.
 type WaitedFor = bool;
 
 /// Keeps the device supplied with composed records, oldest first.
@@ -23,8 +23,8 @@ pub(super) async fn pump<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
             && let Some(write) = next_write(&commit)
         {
             let writing = write_jobs(Rc::clone(&commit), write, Durability::Flush, false);
-            // Issued now, not when a task of its own gets its turn: a write of records behind these might be
-            // issued before it, and flash takes a segment's only in their order.
+            // The write is issued now rather than when its own task first runs. Otherwise a write of later records
+            // could be issued before it, and flash accepts the writes of a segment only in order.
             let mut writing = Box::pin(writing);
             if futures_util::poll!(&mut writing).is_pending() {
                 commit.rt.spawn(writing).detach();
@@ -34,7 +34,7 @@ pub(super) async fn pump<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
     }
 }
 
-/// The oldest composed record that is not on its way, if the device is to have more.
+/// Takes the oldest composed record that is not in flight, unless the device has enough writes.
 fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write> {
     let mut composer = commit.composer_mut();
     if composer.flight().jobs_in_flight() >= JOBS_MAX {
@@ -44,8 +44,8 @@ fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write
     Some(write_of(&mut *composer, job, None))
 }
 
-/// Writes once. Returns true if that succeeded and is not gone; if it failed, the write is tried again by a task of its own, unless failures
-/// are latched.
+/// Writes once. Returns true if the write succeeded and its data is not lost. After a failure, another task tries the
+/// write again, unless failures are latched.
 async fn write_jobs<C: Composer, W: Watcher<C>>(
     commit: Rc<Commit<C, W>>,
     write: Write,
@@ -58,13 +58,14 @@ async fn write_jobs<C: Composer, W: Watcher<C>>(
     };
     let cause = error.to_string();
     match commit.on_failure {
-        // The job stays in flight for ever, so nothing from it on ever counts as written, and its
-        // segment stays in memory, from where the layer can still take the data.
+        // The job stays in flight forever, so no record from it on is ever treated as written. Its segment stays in
+        // memory, where readers can still get the data.
         OnFailure::Latch => {
             commit.fail(&cause);
         }
         OnFailure::Retry { first, most } => {
-            // A device may carry a durable write out by a flush, and it is unknown which of the two failed.
+            // A device may implement a durable write by a flush, and it is unknown whether the write or the flush
+            // failed.
             if durability == Durability::Fua {
                 commit.flush_failed(&cause);
             }
@@ -77,8 +78,8 @@ async fn write_jobs<C: Composer, W: Watcher<C>>(
     false
 }
 
-/// Writes until that succeeds or the commit ends. The job stays in flight meanwhile, so no record from it on counts as
-/// written.
+/// Tries the write until it succeeds or the commit ends. The job stays in flight meanwhile, so no record from it on is
+/// treated as written.
 async fn write_again<C: Composer, W: Watcher<C>>(
     commit: Rc<Commit<C, W>>,
     write: Write,
@@ -109,8 +110,8 @@ async fn try_write<C: Composer, W: Watcher<C>>(
     let (watcher, device) = (&commit.watcher, &*commit.device);
     watcher.done(&commit.composer(), device, now, issued, durability);
     let end = match durability {
-        // A device may carry out a durable write by a flush as well, and what another flush that failed meanwhile was for may be
-        // gone.
+        // A device may implement a durable write by a flush as well, and data that a concurrent failed flush should
+        // have made durable may be gone.
         _ if failures != commit.flush_failures() => JobEnd::Lost,
         Durability::Fua => JobEnd::Durable,
         Durability::Flush => JobEnd::Written,
@@ -132,7 +133,7 @@ async fn try_write<C: Composer, W: Watcher<C>>(
     Ok(end)
 }
 
-/// Composes the open record when it has waited long enough.
+/// Closes the open record at its deadline.
 pub(super) async fn ticker<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
     loop {
         let timed = commit.timed.listen();
@@ -146,7 +147,7 @@ pub(super) async fn ticker<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>)
         if composer.open() == Some(record) {
             composer.close();
         }
-        // A record opened meanwhile has a deadline of its own.
+        // A record that was opened meanwhile has a deadline of its own.
         if commit.deadline.get() == Some((record, at)) {
             commit.deadline.set(None);
         }
@@ -155,7 +156,7 @@ pub(super) async fn ticker<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>)
     }
 }
 
-/// Composes what was appended until now and writes it.
+/// Composes and writes the data appended until now.
 pub(super) async fn hand_over<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
     commit.handing_over.set(false);
     if let Some(write) = first_write(&commit, None).1 {
@@ -164,10 +165,10 @@ pub(super) async fn hand_over<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W
     }
 }
 
-/// One group commit: everything appended when it starts becomes durable by one flush, or by FUA where it is one
-/// small write and there is nothing else to make durable.
+/// Performs one group commit: everything appended before it starts becomes durable by one flush, or by FUA if it is one
+/// small write and nothing else must be made durable.
 pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
-    // The first write is done here, without going by way of the pump: a lone writer waits for it.
+    // The first write is issued here rather than by the pump, since a lone writer waits for it.
     let (target, write) = first_write(&commit, Some(LONE_BYTES));
     if let Some(write) = write {
         let last = write.last;
@@ -194,8 +195,8 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
     commit.end_round();
 }
 
-/// Flushes until every record up to `target` is durable, or the commit ends. While a write fails, records before that
-/// write are flushed without it.
+/// Flushes until every record up to `target` is durable, or the commit ends. While a write fails, the records before
+/// that write are flushed without it.
 async fn flush_written<C: Composer, W: Watcher<C>>(commit: &Rc<Commit<C, W>>, target: RecordSeq) {
     let ready = || {
         let composer = commit.composer();
@@ -220,13 +221,13 @@ async fn flush_written<C: Composer, W: Watcher<C>>(commit: &Rc<Commit<C, W>>, ta
                 commit.progress.notify_all();
             }
             Err(_) if commit.has_ended() => return,
-            // Everything that may be gone is written again first.
+            // All data that may be gone is written again first.
             Err(_) => {}
         }
     }
 }
 
-/// Composes what is open; says the newest record there is, and the first write to be done.
+/// Composes the open record. Returns the newest record, and the first write to issue.
 fn first_write<C: Composer, W: Watcher<C>>(
     commit: &Commit<C, W>,
     joining: Option<usize>,
@@ -238,24 +239,24 @@ fn first_write<C: Composer, W: Watcher<C>>(
     (newest, write)
 }
 
-/// The write that does this job; with a bound for `joining`, and the one behind it, if that lies side by side with
-/// it and both are no longer than that, in bytes.
+/// Returns the write for this job. If `joining` is set, the next job is included if it lies directly behind the job and
+/// both together have at most `joining` bytes.
 fn write_of<C: Composer>(composer: &mut C, job: (u64, Job), joining: Option<usize>) -> Write {
     let at = composer.segment_at(job.1.segment);
-    // What is written again is written as it was.
+    // Repeated writes keep their original boundaries.
     let joining = joining.filter(|_| !composer.flight().has_lost());
     let next = joining.and_then(|most| composer.take_joining(&job.1, most));
     Write::of(job, at, next)
 }
 
-/// True if all that is not durable is in this one write, which was taken: then the device need make
-/// nothing else durable with it.
+/// Returns true if this write, which was taken, contains all data that is not durable. Then the device need not make
+/// other data durable with it.
 fn is_lone<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>, write: &Write) -> bool {
     let composer = commit.composer();
     let flight = composer.flight();
     let only = flight.jobs_in_flight() == write.jobs().count() && !flight.has_jobs();
     let is_lone = only && commit.unflushed.get() == 0 && write.len() <= LONE_BYTES;
-    // What is to be written again was not flushed, or waits, or is in flight.
+    // Stretches to be written again were not flushed, or are waiting, or are in flight.
     let own = write.jobs().count();
     debug_assert!(!is_lone || flight.unstable().is_none_or(|unstable| unstable == own));
     is_lone

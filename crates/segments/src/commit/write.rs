@@ -1,24 +1,24 @@
-//! One write of the device.
+//! Writes to the device.
 
 use forebay_device::{Buf, BufMut};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::ram::Job;
 
-/// One write of the device: a job, or two that lie side by side.
+/// A write to the device: one job, or two adjacent jobs.
 pub struct Write {
     jobs: [Option<(u64, SegmentSeq)>; 2],
-    /// Where on the device, in bytes.
+    /// The position on the device, in bytes.
     pub at: u64,
-    /// What is written.
+    /// The data.
     pub(super) buf: Buf,
-    /// The newest record in it.
+    /// The newest record in the write.
     pub(super) last: RecordSeq,
 }
 
 impl Write {
-    /// The write of a job whose segment begins at byte `segment_at` of the device, and of the one behind it, if
-    /// that lies side by side with it.
+    /// Returns the write of a job whose segment begins at byte `segment_at` of the device, joined with the adjacent job
+    /// `next`, if given.
     pub(super) fn of((id, job): (u64, Job), segment_at: u64, next: Option<(u64, Job)>) -> Write {
         let at = segment_at + u64::from(job.offset);
         let first = Some((id, job.segment));
@@ -41,13 +41,13 @@ impl Write {
         }
     }
 
-    /// Its length in bytes; never none.
+    /// Returns the length in bytes, which is never 0.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// The jobs it does, with the segments they are of.
+    /// Returns the jobs in the write, with their segments.
     pub fn jobs(&self) -> impl Iterator<Item = (u64, SegmentSeq)> + use<> {
         self.jobs.into_iter().flatten()
     }

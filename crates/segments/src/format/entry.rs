@@ -1,35 +1,34 @@
-//! What a record says, piece by piece, as far as a log has to know it.
+//! Entries of records: the interface between a log and the layer above.
 
 use forebay_units::SECTOR_BYTES;
 
 use super::envelope::Reader;
 
-/// One piece of what a record says. It may have data, which lies in the record's payload, one piece after
-/// the other in the order of the entries.
+/// An entry of a record. It may have data in the record's payload, which holds the data of all entries in their order.
 pub trait Entry: Clone + PartialEq + Eq + std::fmt::Debug {
-    /// The fewest bytes that one takes in a header, for what is allocated while decoding.
+    /// The fewest bytes of an encoded entry, which limits allocations while decoding.
     const BYTES_MIN: usize;
 
-    /// Its length in a header or summary, in bytes.
+    /// Returns the length in a header or summary, in bytes.
     fn encoded_len(&self) -> usize;
 
-    /// Appends its bytes.
+    /// Appends the encoded entry.
     ///
     /// # Panics
     /// If a number is too large for its field.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// The entry that `from` begins with; none if there is no valid one.
+    /// Decodes the entry at the beginning of `from`. `None` if it is invalid.
     fn decode(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// Its length behind `before`, which is the entry before it in the same record, in bytes. No more than
+    /// Returns the length in bytes if encoded behind `before`, the previous entry in the same record. At most
     /// [`Entry::encoded_len`].
     fn encoded_len_behind(&self, before: Option<&Self>) -> usize {
         let _ = before;
         self.encoded_len()
     }
 
-    /// Appends its bytes, which may leave out fields that follow from the entry before it in the same record.
+    /// Appends the encoded entry, which may omit fields that follow from the previous entry in the same record.
     ///
     /// # Panics
     /// As [`Entry::encode`].
@@ -38,33 +37,33 @@ pub trait Entry: Clone + PartialEq + Eq + std::fmt::Debug {
         self.encode(out);
     }
 
-    /// The entry that `from` begins with, behind `before`; none if there is no valid one.
+    /// Decodes the entry at the beginning of `from`, behind `before`. `None` if it is invalid.
     fn decode_behind(before: Option<&Self>, from: &mut Reader<'_>) -> Option<Self> {
         let _ = before;
         Self::decode(from)
     }
 
-    /// Sectors of payload it has.
+    /// Returns the number of payload sectors.
     fn payload_sectors(&self) -> u64;
 
-    /// True if `data`, which is as long as its payload, is what was written.
+    /// Returns true if `data`, which has the length of the payload, is undamaged.
     fn is_sound(&self, data: &[u8]) -> bool;
 }
 
-/// What tells one kind of log from another.
+/// The properties of a kind of log.
 pub trait Layout: Clone + PartialEq + Eq + std::fmt::Debug + 'static {
-    /// What its records say.
+    /// The type of the entries.
     type Entry: Entry;
     /// The magic of a record's header.
     const RECORD: &'static [u8; 8];
     /// The magic of a segment's summary.
     const SUMMARY: &'static [u8; 8];
-    /// True if the records of a segment need not be numbered one after the other, so that a summary says
-    /// each one's number.
+    /// True if records of a segment may have numbers that are not consecutive, so that a summary contains the number of
+    /// each record.
     const NUMBERED: bool;
 }
 
-/// True if the entries' data has room in the payload, which is in whole sectors.
+/// Returns true if the entries' data fits the payload, which consists of whole sectors.
 pub(super) fn payload_fits<E: Entry>(entries: &[E], payload_bytes: u32) -> bool {
     let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
     sectors * SECTOR_BYTES <= u64::from(payload_bytes)
@@ -72,7 +71,7 @@ pub(super) fn payload_fits<E: Entry>(entries: &[E], payload_bytes: u32) -> bool 
 }
 
 impl Reader<'_> {
-    /// So many entries.
+    /// Decodes `count` entries.
     pub(super) fn entries<E: Entry>(&mut self, count: usize) -> Option<Vec<E>> {
         let mut entries: Vec<E> = Vec::with_capacity(count.min(self.0.len() / E::BYTES_MIN));
         for _ in 0..count {
@@ -83,7 +82,7 @@ impl Reader<'_> {
     }
 }
 
-/// Appends the bytes of a record's entries.
+/// Appends the encoded entries of a record.
 pub(super) fn encode_entries<E: Entry>(entries: &[E], out: &mut Vec<u8>) {
     let mut before = None;
     for entry in entries {

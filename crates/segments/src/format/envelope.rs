@@ -1,6 +1,6 @@
-//! What every structure begins with: magic, version, checksum, volume; and reading on from there.
+//! The envelope of every structure: magic, version, checksum and volume; and a reader for the fields behind it.
 
-/// The format's version. Another version is refused, not guessed at.
+/// The version of the format. Other versions are refused.
 pub const VERSION: u32 = 1;
 /// Length of a superblock, of a record's header and of a summary's last block, in bytes.
 pub const HEADER_BYTES: usize = 4096;
@@ -21,20 +21,20 @@ impl std::fmt::Display for VolumeId {
     }
 }
 
-/// Why bytes are not the structure they were read as.
+/// An error when decoding a structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FormatError {
-    /// Too short, or another magic.
+    /// The bytes are too short, or have another magic.
     #[error("no {0} here (wrong magic)")]
     Magic(&'static str),
     /// Written by another version of the format.
     #[error("a {what} of format version {found}; this program reads versions up to {newest}")]
     Version {
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// The version it carries.
+        /// The version found.
         found: u32,
-        /// The newest that is known of this structure.
+        /// The newest supported version of this structure.
         newest: u32,
     },
     /// Written by an older version of the format, which is no longer read.
@@ -43,31 +43,31 @@ pub enum FormatError {
          program that wrote it, and make the volume anew)"
     )]
     Old {
-        /// Which structure.
+        /// The structure.
         what: &'static str,
-        /// The version it carries.
+        /// The version found.
         found: u32,
-        /// The oldest that is read.
+        /// The oldest supported version.
         oldest: u32,
     },
     /// The bytes do not match their checksum.
     #[error("the {0} does not match its checksum")]
     Checksum(&'static str),
-    /// The device gave an error where it should be: that says nothing of what stands there.
+    /// The device failed to read the structure, so its content is unknown.
     #[error("the {0} cannot be read (a device error; it may be readable later)")]
     Unreadable(&'static str),
-    /// The checksum is right and the content impossible.
+    /// The checksum is correct, but the content is impossible.
     #[error("the {0} contradicts itself")]
     Content(&'static str),
 }
 
-/// No counter gets this far in the life of a log; so no arithmetic on one from a device overflows.
+/// No counter reaches this value in the lifetime of a log, so arithmetic on decoded counters does not overflow.
 const COUNTER_END: u64 = 1 << 60;
 const VERSION_AT: usize = 8;
 pub(super) const CRC_AT: usize = 12;
 pub(super) const VOLUME_AT: usize = 16;
 
-/// The beginning of a structure; its fields come next, then [`finish`].
+/// Returns the beginning of a structure. The caller appends the fields, and then calls [`finish`].
 pub fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend_from_slice(magic);
@@ -77,10 +77,10 @@ pub fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> {
     out
 }
 
-/// Fills a structure of one block up with zeroes, and sets its checksum.
+/// Pads a structure to one block with zeroes, and sets its checksum.
 ///
 /// # Panics
-/// If it is longer than a block.
+/// If the structure is longer than a block.
 pub fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
     out.resize(out.len().max(HEADER_BYTES), 0);
     let mut block: [u8; HEADER_BYTES] = out.try_into().expect("more entries than a header holds");
@@ -89,7 +89,7 @@ pub fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
     block
 }
 
-/// The checksum that a structure of one block carries.
+/// Returns the checksum stored in a structure of one block.
 pub fn stored_crc(block: &[u8]) -> u32 {
     u32::from_le_bytes(block[CRC_AT..CRC_AT + 4].try_into().expect("four bytes"))
 }
@@ -99,7 +99,7 @@ pub(super) fn crc_without_field(block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &[0; 4]), &block[CRC_AT + 4..])
 }
 
-/// Checks magic, then version: a later version may check itself another way.
+/// Checks the magic, then the version, since another version may have another checksum.
 pub(super) fn preamble<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
@@ -109,7 +109,7 @@ pub(super) fn preamble<'a>(
     Ok(Reader(&bytes[VOLUME_AT..]))
 }
 
-/// The version, if it is known: 1 to `newest`.
+/// Returns the version, if it is known: 1 to `newest`.
 fn version(
     bytes: &[u8],
     magic: &[u8; 8],
@@ -141,10 +141,10 @@ fn version(
     })
 }
 
-/// What is behind the preamble of a structure of one block, whose magic, version and checksum are right.
+/// Checks magic, version and checksum of a structure of one block, and returns a reader of its fields.
 ///
 /// # Errors
-/// If they are not.
+/// If one of them is wrong.
 pub fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
@@ -153,10 +153,10 @@ pub fn open<'a>(
     Ok(open_version(bytes, magic, what, VERSION)?.1)
 }
 
-/// As [`open`], of a structure that has versions up to `newest`. Says which this is.
+/// Like [`open`], for a structure with versions up to `newest`. Also returns the version.
 ///
 /// # Errors
-/// As there.
+/// As [`open`].
 pub fn open_version<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
@@ -170,30 +170,30 @@ pub fn open_version<'a>(
     Ok((version, Reader(&bytes[VOLUME_AT..])))
 }
 
-/// What is left to decode.
+/// The bytes that are not decoded yet.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next `n` bytes.
+    /// Takes the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// An integer of that many bytes, at most eight.
+    /// Decodes an integer of up to eight bytes.
     pub fn uint(&mut self, bytes: usize) -> Option<u64> {
         let mut wide = [0; 8];
         wide[..bytes].copy_from_slice(self.take(bytes)?);
         Some(u64::from_le_bytes(wide))
     }
 
-    /// A number of a segment, record, epoch or generation.
+    /// Decodes the number of a segment, record, epoch or generation.
     pub fn counter(&mut self) -> Option<u64> {
         self.uint(8).filter(|n| *n < COUNTER_END)
     }
 
-    /// A volume's id.
+    /// Decodes a volume's identity.
     pub fn volume(&mut self) -> Option<VolumeId> {
         Some(VolumeId(self.take(16)?.try_into().ok()?))
     }

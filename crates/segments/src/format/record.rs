@@ -6,40 +6,39 @@ use super::entry::{Layout, encode_entries, payload_fits};
 use super::envelope::{FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open};
 
 const ENTRIES_AT: usize = 76;
-/// Bytes of entries that fit one record's header.
+/// The most bytes of entries in a record's header.
 pub const RECORD_ENTRY_BYTES_MAX: usize = HEADER_BYTES - ENTRIES_AT;
 
 const FLAG_CONTINUES: u16 = 1;
 
-/// The header of a record: what it does to the volume. The payload follows it at once.
+/// The header of a record, with its changes of the volume. The payload follows directly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record<L: Layout> {
-    /// Whose record this is.
+    /// The volume's identity.
     pub volume: VolumeId,
-    /// The epoch it was written in.
+    /// The epoch in which the record was written.
     pub epoch: Epoch,
-    /// The segment it lies in.
+    /// The segment that contains the record.
     pub segment: SegmentSeq,
-    /// Where in the segment its header begins, in bytes.
+    /// The offset of the header in the segment, in bytes.
     pub offset: u32,
-    /// Its place in the order of all records.
+    /// The record's number in the order of all records.
     pub seq: RecordSeq,
-    /// Every record up to this one was durable when it was composed.
+    /// Every record up to this number was durable when this record was composed.
     pub stable: RecordSeq,
     /// Bytes of payload, padded to the log's block.
     pub payload_bytes: u32,
-    /// True if its last write goes on in the next record: the two are applied together or not at
-    /// all.
+    /// True if the last write continues in the next record. Recovery applies both records or neither.
     pub continues: bool,
-    /// What it does, in order.
+    /// The changes, in order.
     pub entries: Vec<L::Entry>,
 }
 
 impl<L: Layout> Record<L> {
-    /// The bytes of the header.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// If there are more entries than fit.
+    /// If the entries do not fit.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = begin(L::RECORD, VERSION, self.volume);
         for n in [self.epoch.0, self.segment.0, self.seq.0, self.stable.0] {
@@ -54,10 +53,10 @@ impl<L: Layout> Record<L> {
         finish(out)
     }
 
-    /// The record whose header is in `bytes`.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged and consistent in itself.
+    /// If the bytes are not a header of this version, or are damaged or inconsistent.
     pub fn decode(bytes: &[u8]) -> Result<Record<L>, FormatError> {
         const WHAT: &str = "record header";
         let mut from = open(bytes, L::RECORD, WHAT)?;
@@ -85,7 +84,7 @@ impl<L: Layout> Record<L> {
     }
 }
 
-/// The flags of a record, as its header and its segment's summary hold them.
+/// Returns the flags of a record, as its header and its segment's summary contain them.
 pub(super) fn continues_flag(continues: bool) -> u16 {
     if continues { FLAG_CONTINUES } else { 0 }
 }

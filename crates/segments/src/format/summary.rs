@@ -9,59 +9,59 @@ use super::envelope::{
 };
 use super::record::continues_flag;
 
-/// Where the length of the whole summary stands.
+/// The offset of the length of the whole summary.
 const TOTAL_AT: usize = 72;
 const BODY_AT: usize = 76;
-/// Bytes in a summary's body for each record, before its entries: its number if it has one, then offset,
-/// length of the payload, how many entries, and flags.
+/// Bytes in a summary's body for each record, before its entries: the record's number, if the layout is numbered,
+/// offset, length of the payload, number of entries, and flags.
 pub(crate) const fn summary_record_bytes<L: Layout>() -> usize {
     if L::NUMBERED { 20 } else { 12 }
 }
 
-/// A record as a summary tells of it.
+/// A record in a summary.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SummaryRecord<L: Layout> {
-    /// Its number.
+    /// The record's number.
     pub seq: RecordSeq,
-    /// Where in the segment its header begins, in bytes.
+    /// The offset of its header in the segment, in bytes.
     pub offset: u32,
     /// Bytes of payload, padded to the log's block.
     pub payload_bytes: u32,
     /// As in [`super::Record::continues`].
     pub continues: bool,
-    /// What it does, in order.
+    /// The changes, in order.
     pub entries: Vec<L::Entry>,
 }
 
-/// What lies at the end of a full segment and lists all it holds, so that recovery reads one place.
+/// The list of all records at the end of a full segment. With it, recovery reads one place instead of every header.
 ///
-/// Its last block holds the fixed fields and the first part of the body; a longer body goes on in
-/// the blocks before it.
+/// The last block contains the fixed fields and the first part of the body. A longer body continues in the blocks
+/// before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Summary<L: Layout> {
-    /// Whose segment this is.
+    /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch of all its records.
     pub epoch: Epoch,
     /// The segment.
     pub segment: SegmentSeq,
-    /// Its first record; unless the layout says that they have numbers of their own, the others are numbered
-    /// on from it.
+    /// The number of the first record. Without numbers of their own ([`Layout::NUMBERED`]), the other records have
+    /// consecutive numbers.
     pub first: RecordSeq,
-    /// Every record up to this one was durable when it was composed.
+    /// Every record up to this number was durable when the summary was composed.
     pub stable: RecordSeq,
     /// The records, in order.
     pub records: Vec<SummaryRecord<L>>,
 }
 
-/// Length in bytes of a summary with a body of `body` bytes.
+/// Returns the length in bytes of a summary with a body of `body` bytes.
 pub fn summary_len(body: usize) -> usize {
     let first = HEADER_BYTES - BODY_AT;
     HEADER_BYTES + body.saturating_sub(first).next_multiple_of(HEADER_BYTES)
 }
 
 impl<L: Layout> Summary<L> {
-    /// The bytes of the summary, to stand at the very end of the segment.
+    /// Encodes the summary, which belongs at the very end of the segment.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         for record in &self.records {
@@ -94,7 +94,7 @@ impl<L: Layout> Summary<L> {
         out
     }
 
-    /// Where in the segment the last record ends, in bytes.
+    /// Returns the end of the last record in the segment, in bytes.
     pub fn records_end(&self) -> u32 {
         let last = self.records.last();
         last.map_or(0, |last| {
@@ -102,11 +102,11 @@ impl<L: Layout> Summary<L> {
         })
     }
 
-    /// How long the summary is whose last block this is, in bytes; at least one block. Says nothing
-    /// about whether it is sound.
+    /// Returns the length of the summary with this last block, in bytes; at least one block. Does not check the summary
+    /// otherwise.
     ///
     /// # Errors
-    /// If it is no summary's last block, or names an impossible length.
+    /// If the block is not the last block of a summary, or contains an impossible length.
     pub fn total_len(last: &[u8], segment_bytes: u32) -> Result<usize, FormatError> {
         const WHAT: &str = "summary";
         let mut from = preamble(last, L::SUMMARY, WHAT)?;
@@ -123,10 +123,10 @@ impl<L: Layout> Summary<L> {
         }
     }
 
-    /// The summary in `bytes`, which are as many as [`Summary::total_len`] says.
+    /// Decodes a summary of the length that [`Summary::total_len`] returns.
     ///
     /// # Errors
-    /// If there is none, of this version, undamaged and consistent in itself.
+    /// If the bytes are not a summary of this version, or are damaged or inconsistent.
     pub fn decode(bytes: &[u8]) -> Result<Summary<L>, FormatError> {
         const WHAT: &str = "summary";
         let split = bytes

@@ -10,8 +10,8 @@ use forebay_rt::Rt;
 const BLOCK: u32 = 512;
 const LEN: usize = 32 << 20;
 
-/// The disk. A failed flush, or a failed durable write, makes it forget every write that is not durable: those that
-/// have completed, and those in flight, which complete all the same.
+/// The disk. After a failed flush or a failed durable write, it drops every write that is not durable: completed
+/// writes, and those in flight, which still complete without an error.
 pub(crate) struct Disk {
     rt: Rt,
     pub(crate) latency: Cell<Duration>,
@@ -19,9 +19,9 @@ pub(crate) struct Disk {
     /// Writes that touch these bytes fail.
     pub(crate) bad: RefCell<Option<Range<u64>>>,
     pub(crate) fails_flushes: Cell<bool>,
-    /// The time from when a durable write fails until it is reported.
+    /// The delay between the failure of a durable write and its report.
     pub(crate) late: Cell<Duration>,
-    /// Requests that came, failed ones included.
+    /// The number of requests, including failed requests.
     pub(crate) writes: Cell<u64>,
     pub(crate) flushes: Cell<u64>,
     /// Content without the cache.
@@ -50,7 +50,7 @@ impl Disk {
         }
     }
 
-    /// Bytes that survive a power cut now in the worst case.
+    /// Returns the bytes that survive a power failure in the worst case.
     pub(crate) fn stable(&self, range: Range<u64>) -> Vec<u8> {
         self.stable.borrow()[range.start as usize..range.end as usize].to_vec()
     }
@@ -82,7 +82,7 @@ impl Device for Disk {
         }
     }
 
-    /// Group commit reads nothing.
+    /// Group commit never reads.
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         let range = at..at + buf.len() as u64;
         Box::pin(std::future::ready(Err(Disk::error(Op::Read, range))))
@@ -123,7 +123,7 @@ impl Device for Disk {
                 self.forget();
                 return Err(Disk::error(Op::Flush, 0..0));
             }
-            // A durable write forgets the cache if it fails, so fewer may be left.
+            // A failed durable write drops the cache, so fewer writes may be left.
             let mut cached = self.cached.borrow_mut();
             let covered = covered.min(cached.len());
             for (at, bytes) in cached.drain(..covered) {

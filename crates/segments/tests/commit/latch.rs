@@ -46,8 +46,8 @@ fn a_failed_flush_latches_and_a_later_success_mends_nothing() {
     });
 }
 
-/// A superblock is written past the commit, with FUA, and fails while the device flushes: the device may have carried it
-/// out by a flush, and forgotten the records.
+/// A superblock is written past the commit, with FUA, and fails while the device flushes. The device may have
+/// implemented the write by a flush, and dropped the records.
 #[test]
 fn a_flush_that_succeeds_beside_a_latched_failure_makes_nothing_durable() {
     run(OnFailure::Latch, async |rig| {
@@ -62,8 +62,8 @@ fn a_flush_that_succeeds_beside_a_latched_failure_makes_nothing_durable() {
     });
 }
 
-/// Found by the simulator (cache, seed 4200005147): a superblock that waited for a flush was written after the log had failed
-/// with that flush, as if it had not.
+/// Found by the simulator (cache, seed 4200005147): a superblock that waited for a flush was written although the log
+/// had failed with that flush.
 #[test]
 fn a_superblock_that_waits_for_a_flush_is_not_written_once_the_log_has_failed() {
     run(OnFailure::Latch, async |rig| {

@@ -1,4 +1,4 @@
-//! A log that tries again what fails.
+//! A log that tries failed requests again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,10 +15,10 @@ const RETRY: OnFailure = OnFailure::RETRY;
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(10);
-/// A place past the log, in bytes.
+/// A position past the log, in bytes.
 const PAST: u64 = 31 << 20;
 
-/// Takes what the device does not answer any more out of the way.
+/// Ends all faults of the disk.
 fn heal(rig: &Rig) {
     rig.disk.fails_writes.set(false);
     rig.disk.fails_flushes.set(false);
@@ -85,7 +85,7 @@ fn a_lone_record_whose_durable_write_fails_is_written_again() {
             assert_eq!((rig.recovered(), rig.stable()), (lone, lone));
             assert_eq!(rig.commit.fault(), None);
         }
-        // The way of a lone record is taken again.
+        // A lone record is written with FUA again.
         let flushes = rig.disk.flushes.get();
         let lone = rig.append(8);
         rig.commit.flush(lone).await.expect("works");
@@ -165,7 +165,7 @@ fn a_write_in_flight_beside_a_failed_flush_does_not_count_as_written() {
         rig.disk.fails_flushes.set(true);
         let device = rig.spawn_flush(async |rig| rig.commit.flush_device().await);
         rig.rt.sleep(Duration::from_micros(500)).await;
-        // Issued while the device flushes, done when the flush has failed.
+        // The write is issued while the device flushes, and completes after the flush has failed.
         let second = rig.append_closed(100);
         device.await.expect_err("it failed");
         heal(&rig);
@@ -176,7 +176,7 @@ fn a_write_in_flight_beside_a_failed_flush_does_not_count_as_written() {
     });
 }
 
-/// The device may carry out the durable write of the record by a flush as well, behind the one that fails.
+/// The device may also implement the durable write of the record by a flush, after the flush that fails.
 #[test]
 fn a_record_is_written_durably_only_when_a_flush_has_ended() {
     run(RETRY, async |rig| {
@@ -222,14 +222,14 @@ fn a_writer_past_the_log_can_tell_that_a_flush_failed_before_its_own_succeeded()
         rig.commit.flush_device().await.expect("works");
         assert_eq!(rig.commit.flush_failures(), before);
         assert_eq!(past(&rig), 1);
-        // Its own flush fails.
+        // The caller's own flush fails.
         write_past(&rig, 2).await;
         rig.disk.fails_flushes.set(true);
         rig.commit.flush_device().await.expect_err("it failed");
         assert_eq!((rig.commit.failure(), past(&rig)), (None, 1));
         heal(&rig);
         rig.rt.sleep(SECOND).await;
-        // A flush of another fails.
+        // A flush by another task fails.
         let before = rig.commit.flush_failures();
         write_past(&rig, 3).await;
         rig.disk.fails_flushes.set(true);
@@ -248,7 +248,8 @@ fn a_writer_past_the_log_can_tell_that_a_flush_failed_before_its_own_succeeded()
     });
 }
 
-/// A durable write to `PAST` fails, and is reported late. Meanwhile the device works, but has forgotten its cache.
+/// Starts a durable write to `PAST` that fails and is reported late. Meanwhile the device works, but has dropped its
+/// cache.
 async fn fail_late(rig: &Rig) -> Task<()> {
     rig.disk.late.set(SECOND);
     rig.disk.fails_flushes.set(true);
@@ -287,7 +288,7 @@ fn no_record_is_written_durably_beside_a_durable_write_that_fails_in_the_end() {
     });
 }
 
-/// The same for a record that is written durably, beside a flush for what was written past the log.
+/// As above, for a durable write of a record during a flush of data that was written past the log.
 #[test]
 fn no_flush_is_believed_beside_a_record_that_cannot_be_written_durably_in_the_end() {
     run(RETRY, async |rig| {
@@ -322,7 +323,7 @@ fn a_caller_loses_patience_and_a_later_flush_succeeds() {
             assert!(lasted >= MINUTE && took >= MINUTE && took < MINUTE + SECOND);
             assert_eq!(*cause, *rig.commit.fault().expect("it fails").cause);
             assert_eq!(rig.commit.failure(), None);
-            // It has none left, and is told so at once.
+            // No patience is left, so the call returns at once.
             let begun = rig.rt.now();
             assert!(rig.commit.flush_within(last, Some(MINUTE)).await.is_err());
             if !bad_flushes {
@@ -352,7 +353,7 @@ fn a_slow_device_that_makes_progress_costs_no_patience() {
     });
 }
 
-/// Drops everything in the middle of a fault; asserts that all tasks end, and that the waiters are told.
+/// Drops everything during a fault. Asserts that all tasks end, and that the waiters get an error.
 fn assert_all_ends(fault: fn(&Rig)) {
     run(RETRY, async move |rig| {
         let mut last = rig.append_closed(8);
@@ -398,7 +399,7 @@ fn all_tasks_end_with_the_workers_while_one_place_fails() {
 
 #[test]
 fn a_fault_is_told_once_when_it_begins_and_once_when_it_ends() {
-    // Of the whole process: which events are wanted is asked once for all threads.
+    // The subscriber is global to the process, since the events of interest are determined once for all threads.
     tracing::subscriber::set_global_default(Told).expect("no other test has one");
     run(RETRY, async |rig| {
         for _ in 0..2 {
@@ -413,7 +414,7 @@ fn a_fault_is_told_once_when_it_begins_and_once_when_it_ends() {
             flush.await.expect("works again");
         }
     });
-    // When writes begin to work, the fault ends before the first flush fails.
+    // The fault ends as soon as writes succeed, before the first flush fails.
     let once = [tracing::Level::WARN, tracing::Level::INFO];
     TOLD.with_borrow(|told| assert_eq!(**told, once.repeat(4)));
 }

@@ -1,4 +1,4 @@
-//! A log of one stream of notes, and what of it survives a power cut.
+//! A log with one stream of notes, and recovery of its content after a power failure.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const SHAPE: Shape = Shape {
 const VOLUME: VolumeId = VolumeId([7; 16]);
 const EPOCH: Epoch = Epoch(1);
 
-/// A number, and data that follows from it.
+/// A number, which determines the data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
     number: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Stream {
     next_segment: SegmentSeq,
     next_record: RecordSeq,
     notes: u32,
-    /// Every segment that was begun.
+    /// All segments that were begun.
     begun: BTreeSet<SegmentSeq>,
 }
 
@@ -202,9 +202,9 @@ pub(crate) struct Rig {
     pub(crate) disk: Rc<Disk>,
     pub(crate) commit: Rc<Commit<Stream>>,
     pub(crate) workers: Rc<RefCell<Option<CommitWorkers>>>,
-    /// A record that was found, first in its segment, where the next recovery begins to look.
+    /// A record that was found, the first in its segment, at which the next recovery begins its search.
     known: Rc<Cell<(SegmentSeq, RecordSeq)>>,
-    /// Released segments that were found durable.
+    /// Released segments that were verified to be durable.
     sound: Rc<RefCell<BTreeSet<SegmentSeq>>>,
 }
 
@@ -233,7 +233,7 @@ impl Rig {
         record
     }
 
-    /// Appends a note whose record takes no more notes.
+    /// Appends a note, and closes its record.
     pub(crate) fn append_closed(&self, sectors: u8) -> RecordSeq {
         let record = self.append(sectors);
         self.commit.composer_mut().close();
@@ -249,7 +249,7 @@ impl Rig {
         self.commit.composer().flight.written()
     }
 
-    /// A flush in a task of its own.
+    /// Runs a flush in a task of its own.
     pub(crate) fn spawn_flush<T: 'static>(
         &self,
         flush: impl AsyncFnOnce(&Rig) -> T + 'static,
@@ -258,7 +258,7 @@ impl Rig {
         self.rt.spawn(async move { flush(&rig).await })
     }
 
-    /// The newest record that a recovery finds after a power cut now that loses everything it may lose.
+    /// Returns the newest record that recovery finds after a power failure that loses as much as possible.
     pub(crate) fn recovered(&self) -> RecordSeq {
         let (known, mut next) = self.known.get();
         for segment in self.commit.composer().begun.range(known..) {
@@ -275,7 +275,7 @@ impl Rig {
         next.prev()
     }
 
-    /// Looks at everything again in the next recovery.
+    /// Makes the next recovery verify everything again.
     pub(crate) fn trust_nothing(&self) {
         self.known.set((SegmentSeq(0), RecordSeq(1)));
         self.sound.borrow_mut().clear();
@@ -286,7 +286,7 @@ impl Rig {
         self.disk.stable(at..at + u64::from(SEGMENT))
     }
 
-    /// Asserts that memory was released only of segments that are durable, their summaries too.
+    /// Asserts that memory was released only for segments that are durable, including their summaries.
     pub(crate) fn assert_released_are_durable(&self) {
         let begun = self.commit.composer().begun.clone();
         for segment in begun {

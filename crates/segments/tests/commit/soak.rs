@@ -1,4 +1,4 @@
-//! Many runs of chance: whatever is acknowledged as durable comes back after a power cut at that moment.
+//! Many random runs: all data acknowledged as durable is found after a power failure at that moment.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use forebay_units::RecordSeq;
 
 use crate::rig::{Rig, run};
 
-/// Numbers that follow from a seed.
+/// A pseudo-random generator.
 #[derive(Clone)]
 struct Chance(Rc<Cell<u64>>);
 
@@ -30,7 +30,7 @@ impl Chance {
     }
 }
 
-/// Appends and flushes; asserts what each acknowledgement stands for.
+/// Appends and flushes, and asserts the guarantee of each acknowledgement.
 async fn write(rig: Rig, chance: Chance, acknowledged: Rc<Cell<u64>>) {
     for _ in 0..25 {
         let mut last = RecordSeq(0);
@@ -69,7 +69,7 @@ async fn write(rig: Rig, chance: Chance, acknowledged: Rc<Cell<u64>>) {
     }
 }
 
-/// Has the disk fail now and then.
+/// Makes the disk fail from time to time.
 async fn spoil(rig: Rig, chance: Chance) {
     loop {
         let span = Duration::from_micros(100 + chance.below(40_000));
