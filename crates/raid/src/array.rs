@@ -17,7 +17,7 @@ pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) rotation: Rotation,
     pub(crate) geometry: Geometry,
-    /// Bytes of the members, in which those who write, or read from all, take turns.
+    /// Locks on bytes of the members, held during writes and during reads from all members.
     pub(crate) lock: Rc<RangeLock>,
     pub(crate) members: RefCell<Vec<Member>>,
     pub(crate) stats: RefCell<ParityStats>,
@@ -29,7 +29,7 @@ impl Inner {
     }
 }
 
-/// A task that goes on when nobody waits for it any more.
+/// A task that continues when its future is dropped.
 struct Driven<T>(Option<Task<T>>);
 
 impl<T> Future for Driven<T> {
@@ -54,8 +54,8 @@ impl<T> Drop for Driven<T> {
 }
 
 impl Inner {
-    /// Does `work` in a task of its own, from when this is first awaited: a row that is written by half, and
-    /// nobody to write the rest, has parity that does not fit.
+    /// Runs `work` in a task of its own, which begins when the returned future is first awaited. A dropped request must
+    /// not leave a row partly written, since its parity would be wrong.
     pub(crate) async fn driven<T: 'static, F: Future<Output = T> + 'static>(
         self: &Rc<Self>,
         work: impl FnOnce(Rc<Inner>) -> F,

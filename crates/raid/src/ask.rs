@@ -1,4 +1,4 @@
-//! Asking the members of an array with parity, and settling what is known of what they have.
+//! Requests to the members of an array with parity, and updates of their stale ranges.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl Inner {
         self.members.borrow()[member].device.is_none()
     }
 
-    /// The members that are stale anywhere in `columns`.
+    /// Returns the members that are stale anywhere in `columns`.
     pub(crate) fn stale_in(&self, columns: &Range<u64>) -> Set {
         let members = self.members.borrow();
         let stale = members.iter().enumerate();
@@ -34,13 +34,13 @@ impl Inner {
         bits.fold(0, |set, bit| set | bit)
     }
 
-    /// `columns` in parts throughout which the same members are stale.
+    /// Cuts `columns` into parts with the same stale members throughout.
     pub(crate) fn cut_by_stale(&self, columns: Range<u64>) -> Vec<Range<u64>> {
         let members = self.members.borrow();
         cut_by(columns, members.iter().map(|member| &member.stale))
     }
 
-    /// Says whether what `member` has in `range` is what it should have.
+    /// Records whether `member` is stale in `range`.
     pub(crate) fn set_stale(&self, member: usize, range: Range<u64>, stale: bool) {
         let set = &mut self.members.borrow_mut()[member].stale;
         match stale {
@@ -49,7 +49,7 @@ impl Inner {
         }
     }
 
-    /// Reads what a member has, whatever it is.
+    /// Reads the bytes of a member, also if they are stale.
     pub(crate) async fn read_member(&self, member: usize, range: Range<u64>) -> Result<BufMut> {
         let len = (range.end - range.start) as usize;
         let device = self.device(member, Op::Read)?;
@@ -90,7 +90,7 @@ impl Inner {
         }
     }
 
-    /// Flushes one member. If that fails, gives what it may have lost.
+    /// Flushes one member. If the flush fails, returns the ranges that the member may have lost.
     pub(crate) async fn flush_member(&self, member: usize) -> Result<(), (RangeSet, DeviceError)> {
         let Ok(device) = self.device(member, Op::Flush) else {
             return Ok(());
@@ -99,7 +99,8 @@ impl Inner {
         device.flush().await.map_err(|error| (written, error))
     }
 
-    /// Settles what members may have lost that they had been written. True if the others have all of it.
+    /// Updates the stale ranges after members may have lost written data. Returns true if the other members have all of
+    /// the data.
     pub(crate) fn settle_lost(&self, lost: &[(usize, RangeSet)]) -> bool {
         let mut all = RangeSet::default();
         let ranges = lost.iter().flat_map(|(_, ranges)| ranges.iter());
@@ -124,7 +125,7 @@ impl Inner {
         let losers = lost.iter().filter(|(_, ranges)| ranges.touches(&part));
         let failed = losers.fold(0, |set, (member, _)| set | 1 << member);
         let (stale, parity) = (self.stale_in(&part), 1 << self.rotation.parity(row));
-        // Parity that is there is as good as just written.
+        // Valid parity is treated as if it had just been written.
         let settled = settle(stale, failed | parity & !stale, failed, parity);
         for member in 0..self.rotation.members {
             self.set_stale(member, part.clone(), settled.stale & 1 << member != 0);

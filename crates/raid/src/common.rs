@@ -1,4 +1,4 @@
-//! What the kinds of array have in common: the geometry, and which part of a request is whose.
+//! Common parts of all kinds of array: the geometry, and the shares of members in a request.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use forebay_device::{Buf, BufMut, Geometry};
 
 use crate::ArrayError;
 
-/// Most members of an array: their sets are words.
+/// The most members of an array: sets of members are words.
 pub(crate) const MEMBERS_MAX: usize = 64;
 
-/// An array's geometry, and how many rows of stripe units it has. `data` units of a row are data.
+/// Returns an array's geometry, and its number of rows of stripe units. `data` units of each row contain data.
 pub(crate) fn geometry(
     members: &[Geometry],
     unit: u32,
@@ -45,13 +45,13 @@ pub(crate) fn geometry(
     Ok((geometry, rows))
 }
 
-/// The unit in which discards take effect on all members, in bytes of a member; 0 if there is none.
+/// Returns the unit in which discards take effect on all members, in bytes of a member; 0 if a member has no such unit.
 pub(crate) fn discard_unit(members: &[Geometry]) -> u64 {
     let units = members.iter().map(|g| u64::from(g.discard_granularity));
     units.reduce(common_multiple).unwrap_or(0)
 }
 
-/// The least multiple of both; 0 if one of them is 0.
+/// Returns the least common multiple, or 0 if one of the numbers is 0.
 pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
     let (mut divisor, mut rest) = (a, b);
     while rest != 0 {
@@ -63,13 +63,13 @@ pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
     }
 }
 
-/// One member's share in a request: a range of it, and the parts of the request's buffer that it is.
+/// A member's share in a request: a range of the member, and the corresponding parts of the request's buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) member: usize,
     /// Bytes of the member.
     pub(crate) range: Range<u64>,
-    /// In the order of the member's bytes.
+    /// Parts of the buffer, in the order of the member's bytes.
     pub(crate) pieces: Vec<Range<usize>>,
 }
 
@@ -78,14 +78,14 @@ impl Share {
         (self.range.end - self.range.start) as usize
     }
 
-    /// The bytes of the array that it lies within, in a request that begins at `at`.
+    /// Returns the smallest range of the array that contains the share, for a request that begins at `at`.
     pub(crate) fn hull(&self, at: u64) -> Range<u64> {
         let first = self.pieces.first().map_or(0, |piece| piece.start);
         let last = self.pieces.last().map_or(0, |piece| piece.end);
         at + first as u64..at + last as u64
     }
 
-    /// Its part of what is written.
+    /// Returns the share's part of the data to write.
     pub(crate) fn gather(&self, data: &Buf) -> Buf {
         if let [piece] = &self.pieces[..] {
             return data.slice(piece.clone());
@@ -98,7 +98,7 @@ impl Share {
         out.freeze()
     }
 
-    /// Puts what was read where it belongs.
+    /// Copies data that was read from the member to its parts of the buffer.
     pub(crate) fn scatter(&self, read: &[u8], out: &mut [u8]) {
         let mut at = 0;
         for piece in &self.pieces {
@@ -108,8 +108,8 @@ impl Share {
     }
 }
 
-/// The shares in a request for `len` bytes from `at` on, where `place` says on which member, and there in
-/// which row, a unit of the array lies. What follows on a member is one share.
+/// Returns the shares in a request for `len` bytes from `at` on. `place` returns the member and the row of a unit of
+/// the array. Contiguous bytes of a member are one share.
 pub(crate) fn shares(
     unit: u64,
     at: u64,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_follows_on_a_member_is_one_share() {
-        // Two members in turns, units of 10.
+        // Two alternating members, units of 10.
         let found = shares(10, 5, 30, |unit| ((unit % 2) as usize, unit / 2));
         let expected = [
             (0, 5..20, vec![0..5, 15..25]),

@@ -1,10 +1,10 @@
-//! Ranges cut where others begin and end.
+//! Cutting of ranges at given positions.
 
 use std::ops::Range;
 
 use forebay_units::RangeSet;
 
-/// Cuts `range` at those of `cuts` that lie within it.
+/// Cuts `range` at the positions in `cuts` that lie within it.
 pub(crate) fn cut(range: Range<u64>, mut cuts: Vec<u64>) -> Vec<Range<u64>> {
     cuts.retain(|cut| range.contains(cut));
     cuts.extend([range.start, range.end]);
@@ -13,7 +13,7 @@ pub(crate) fn cut(range: Range<u64>, mut cuts: Vec<u64>) -> Vec<Range<u64>> {
     cuts.windows(2).map(|ends| ends[0]..ends[1]).collect()
 }
 
-/// Cuts `range` where any of `sets` begins or ends.
+/// Cuts `range` at the beginnings and ends of all ranges in `sets`.
 pub(crate) fn cut_by<'a>(
     range: Range<u64>,
     sets: impl Iterator<Item = &'a RangeSet>,

@@ -1,20 +1,20 @@
-//! What can be wrong with an array, and how members' errors are told.
+//! Errors of arrays, and conversion of members' errors.
 
 use std::ops::Range;
 
 use forebay_device::{DeviceError, Op};
 
-/// Why devices cannot become an array, or a device a member of it.
+/// An error if devices cannot form an array, or a device cannot become a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    /// There are too few or too many devices.
+    /// The number of devices is too small or too large.
     #[error("{have} devices; an array of this kind has {least} to {most}")]
     Members {
-        /// How many there are.
+        /// The number of devices.
         have: usize,
-        /// The fewest.
+        /// The fewest devices.
         least: usize,
-        /// The most.
+        /// The most devices.
         most: usize,
     },
     /// The stripe unit does not suit the devices.
@@ -28,7 +28,7 @@ pub enum ArrayError {
         /// The largest physical block of the devices, in bytes.
         block: u32,
     },
-    /// A device writes less at once than another one's smallest request.
+    /// The physical block of a device is smaller than the smallest request of another device.
     #[error(
         "a device writes blocks of {physical} bytes at once, and another one takes no requests below \
          {block}: use devices of one block size"
@@ -39,23 +39,23 @@ pub enum ArrayError {
         /// The largest block of the devices, in bytes.
         block: u32,
     },
-    /// A device is shorter than it must be.
+    /// A device is too short.
     #[error("a device has {have} bytes; {need} are needed")]
     TooShort {
         /// The device's length, in bytes.
         have: u64,
-        /// The least that would do, in bytes.
+        /// The shortest sufficient length, in bytes.
         need: u64,
     },
-    /// There is no member of that number, or it is not in the state that this asks for.
+    /// The member does not exist, or is not in the required state.
     #[error("member {0} is not there, or not missing: nothing was done")]
     NoSuchMember(usize),
-    /// More members are missing than the others can stand in for.
+    /// More members are missing than the others can replace.
     #[error("{0} members are missing; the others can stand in for one")]
     Missing(usize),
 }
 
-/// A member's error as the array's, whose request it was a part of: positions are the array's.
+/// Converts a member's error to an error of the array's request, with positions of the array.
 pub(crate) fn located(error: DeviceError, op: Op, range: &Range<u64>) -> DeviceError {
     let range = range.clone();
     match error {

@@ -1,16 +1,15 @@
 //! Arrays of devices as one device: [`Striped`] is RAID-0, [`Parity`] is RAID-5.
 //!
-//! Invariants of the array with parity, where a *column* is the bytes at one place of all members:
-//! - The sum (exclusive or) of what members should have in a column is zero, unless a write there is under
-//!   way, or a crash has cut one.
-//! - What a member has is what it should have, unless it is known to be stale there. What is stale is never
-//!   given out: it is told from the other members, or refused.
-//! - Whoever writes a column, or reads all members in it, holds the lock on it.
+//! Invariants of the array with parity, where a *column* is the bytes at one position of all members:
+//! - The sum (exclusive or) of the correct contents of all members in a column is zero, unless a write is under way in
+//!   the column or was interrupted by a crash.
+//! - The content of a member is correct unless it is recorded as stale. Stale content is never returned to clients:
+//!   reads reconstruct it from the other members, or fail.
+//! - A request that writes a column, or reads all members in it, holds the lock on the column.
 //!
-//! Reading order: `docs/design/raid.md`; `common.rs` (who has which part of a request), `striped.rs`;
-//! `rotation.rs` (the layout), `settle.rs` (who is stale when something failed), `plan.rs` (what is read to
-//! write), `member.rs` and `array.rs` (what is known), `ask.rs`, `parity.rs`, `read.rs`, `write.rs`,
-//! `repair.rs`.
+//! Reading order: `docs/design/raid.md`; `common.rs` (shares of members in a request), `striped.rs`; `rotation.rs` (the
+//! layout), `settle.rs` (stale members after a failure), `plan.rs` (reads before a write), `member.rs` and `array.rs`
+//! (the state), `ask.rs`, `parity.rs`, `read.rs`, `write.rs`, `repair.rs`.
 
 mod array;
 mod ask;

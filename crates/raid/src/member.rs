@@ -1,4 +1,4 @@
-//! What is known of a member.
+//! The state of a member.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_units::RangeSet;
 
-/// A member and what is known of it.
+/// A member and its state.
 pub(crate) struct Member {
-    /// `None`: it is missing, and all of it is stale.
+    /// The device; `None` for a missing member, all of which is stale.
     pub(crate) device: Option<Rc<dyn Device>>,
-    /// Bytes of it that are not what they should be.
+    /// Bytes with incorrect content.
     pub(crate) stale: RangeSet,
-    /// Bytes of it that were written since its last good flush, if it may lose these.
+    /// Bytes written since the last successful flush, if the member may lose them.
     pub(crate) unflushed: RangeSet,
 }
 

@@ -1,4 +1,4 @@
-//! RAID-5: stripe units on one member after the other, with a row's parity on another one in each row.
+//! RAID-5: stripe units on successive members, with a row's parity on a different member in each row.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::member::Member;
 use crate::rotation::Rotation;
 use crate::stats::ParityStats;
 
-/// Devices as one that goes on without any one of them.
+/// An array that continues to work without any one of its devices.
 ///
-/// What it does when members fail, what it cannot do, and what has to be done about it is in
-/// `docs/design/raid.md`. Writes go on to their end when nobody waits for them any more.
+/// `docs/design/raid.md` describes its behaviour after failures of members, its limits, and the administrator's tasks.
+/// Writes continue to their end if their futures are dropped.
 pub struct Parity {
     pub(crate) inner: Rc<Inner>,
 }
@@ -44,12 +44,12 @@ impl Inner {
 }
 
 impl Parity {
-    /// An array of `members`, of which the shortest decides the length, in stripe units of `unit` bytes. One
-    /// of them may be missing. Parity must be right: on members that were not in this array before, call
-    /// [`Parity::resync`] for all of it, unless they are all zeroes.
+    /// Creates an array of `members` with stripe units of `unit` bytes. The shortest member determines the length. One
+    /// member may be missing. Parity must be valid: for members that were not in this array before, call
+    /// [`Parity::resync`] for the whole array, unless all members contain only zeroes.
     ///
     /// # Errors
-    /// If these cannot be an array.
+    /// If the devices cannot form an array.
     pub fn new(
         rt: &Rt,
         members: Vec<Option<Rc<dyn Device>>>,
@@ -84,14 +84,14 @@ impl Parity {
         })
     }
 
-    /// How requests were done so far.
+    /// Returns the counters of requests.
     pub fn stats(&self) -> ParityStats {
         *self.inner.stats.borrow()
     }
 }
 
-/// Discards are passed on as zeroing, and only where that costs little: what a discarded range holds is
-/// unspecified, and parity would not fit it.
+/// Returns the geometry with the array's unit of discards. A discard is executed as zeroing, and only supported if
+/// zeroing is cheap: the content of a discarded range is unspecified and would not match the parity.
 fn with_discards(geometry: Geometry, rotation: &Rotation, members: &[Geometry]) -> Geometry {
     let each = common_multiple(common::discard_unit(members), rotation.unit);
     let rows = each / rotation.unit;

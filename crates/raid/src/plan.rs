@@ -1,32 +1,32 @@
-//! Which parts of a row have to be read to write another one.
+//! Selection of the parts of a row that must be read to write another part.
 //!
-//! *Read-modify-write* reads what is overwritten and the parity, and adds the difference. *Reconstruct-write*
-//! reads the data that is not overwritten, and adds up all of it. The fewer requests to members the better,
-//! the fewer bytes where these are as many.
+//! *Read-modify-write* reads the overwritten data and the parity, and adds the difference. *Reconstruct-write* reads
+//! the data that is not overwritten, and computes the sum of all data. The method with fewer requests to members is
+//! selected, or with equal requests, the method with fewer bytes.
 
 use std::ops::Range;
 
 use crate::settle::Set;
 
-/// What is written of one member in a row, in bytes of the member.
+/// The part of a row that is written on one member, in bytes of the member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) member: usize,
     pub(crate) range: Range<u64>,
 }
 
-/// How the new parity is told, with what has to be read for it.
+/// The method of computing the new parity, with the parts that must be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
-    /// What is overwritten, in the order of the pieces, and then the parity.
+    /// Reads the overwritten parts, in the order of the pieces, and then the parity.
     ReadModify(Vec<Piece>),
-    /// What is not overwritten.
+    /// Reads the parts that are not overwritten.
     Reconstruct(Vec<Piece>),
-    /// The parity cannot be told, or not be kept: data alone is written.
+    /// Writes the data without parity, which cannot be computed or stored.
     Bare,
 }
 
-/// A row's members: all of them, and which of them has parity.
+/// The number of members in a row, and the member with the parity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) members: usize,
@@ -37,7 +37,7 @@ fn is_in(member: usize, set: Set) -> bool {
     set & 1 << member != 0
 }
 
-/// The better of what can be done without reading from `unreadable`; `None` if neither can be.
+/// Selects the better of the methods that read nothing from `unreadable` members. `None` if neither method is possible.
 pub(crate) fn choose(
     row: Row,
     columns: &Range<u64>,
@@ -61,7 +61,7 @@ pub(crate) fn choose(
     }
 }
 
-/// What a read-modify-write reads.
+/// Returns the reads of a read-modify-write.
 fn overwritten(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
     let parity = Piece {
         member: row.parity,
@@ -70,7 +70,7 @@ fn overwritten(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
     writes.iter().cloned().chain([parity]).collect()
 }
 
-/// What a reconstruct-write reads.
+/// Returns the reads of a reconstruct-write.
 fn kept(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
     let mut reads = Vec::new();
     for member in (0..row.members).filter(|member| *member != row.parity) {
@@ -119,7 +119,7 @@ mod tests {
         let chosen = choose(ROW, &(0..16), &writes, 0);
         let rest = pieces(&[(3, 0..16)]);
         assert_eq!(chosen, Some(Method::Reconstruct(rest)));
-        // Three reads either way; with holes, the rest is less.
+        // Both methods need three reads. With holes, the rest is shorter.
         let writes = pieces(&[(0, 4..16), (1, 0..16), (2, 0..12)]);
         let chosen = choose(ROW, &(0..16), &writes, 0);
         let rest = pieces(&[(0, 0..4), (2, 12..16), (3, 0..16)]);

@@ -1,4 +1,4 @@
-//! Reading, from the member that has it or from all others.
+//! Reading from the member with the data, or from all others.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl Inner {
         Ok(buf)
     }
 
-    /// What a member should have in `range`.
+    /// Returns the correct content of a member in `range`.
     async fn read_data(&self, member: usize, range: Range<u64>) -> Result<BufMut> {
         let stale = {
             let members = self.members.borrow();
@@ -33,7 +33,7 @@ impl Inner {
         if !stale {
             return match self.read_member(member, range.clone()).await {
                 Ok(data) => Ok(data),
-                // Its own error says more than that others could not help.
+                // The member's own error is more informative than the error of the reconstruction.
                 Err(error) => self.reconstruct(member, range).await.map_err(|_| error),
             };
         }
@@ -49,13 +49,13 @@ impl Inner {
         Ok(whole)
     }
 
-    /// What a member should have in `range`, told from what the others have. Waits for writes there, since
-    /// in the middle of one the members do not fit each other.
+    /// Reconstructs the correct content of a member in `range` from the others. Waits for writes there, since the
+    /// members are inconsistent during a write.
     async fn reconstruct(&self, member: usize, range: Range<u64>) -> Result<BufMut> {
         let _turn = self.lock.lock(range.clone()).await;
         self.count(|stats| stats.reconstructions += 1);
         let mut whole = BufMut::zeroed((range.end - range.start) as usize);
-        // Who is stale may have changed meanwhile.
+        // The stale members may have changed meanwhile.
         for part in self.cut_by_stale(range.clone()) {
             let (stale, own) = (self.stale_in(&part), 1 << member);
             let data = match (stale & own != 0, stale & !own != 0) {
@@ -68,7 +68,8 @@ impl Inner {
         Ok(whole)
     }
 
-    /// The sum of what all members but one have, none of which is stale. Whoever asks holds the lock.
+    /// Returns the sum of all members except for one. None of the others may be stale, and the caller must hold the
+    /// lock.
     pub(crate) async fn sum_of_others(&self, member: usize, range: Range<u64>) -> Result<BufMut> {
         let others = (0..self.rotation.members).filter(|other| *other != member);
         let reads = others.map(|other| self.read_member(other, range.clone()));
@@ -85,7 +86,7 @@ fn lost(range: Range<u64>) -> DeviceError {
     DeviceError::Damaged { range, detail }
 }
 
-/// Puts the bytes of `part` where they belong in a buffer that begins at `start`.
+/// Copies the bytes of `part` to their position in a buffer that begins at `start`.
 fn put(whole: &mut [u8], start: u64, part: &Range<u64>, data: &[u8]) {
     let at = (part.start - start) as usize;
     whole[at..at + data.len()].copy_from_slice(data);

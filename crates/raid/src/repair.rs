@@ -1,4 +1,4 @@
-//! Bringing members up to date again, and parity, beside requests.
+//! Rebuilding of members and resynchronization of parity, concurrently with requests.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,31 +12,31 @@ use crate::array::Inner;
 use crate::parity::Parity;
 use crate::xor;
 
-/// The most that is read of each member at a time, in bytes.
+/// The most bytes that are read from each member at a time.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What [`Parity::resync`] found, in bytes of a member.
+/// The result of [`Parity::resync`], in bytes of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Resynced {
-    /// Where parity did not fit the data and was written anew.
+    /// Bytes whose parity did not match the data and was written again.
     pub parity: u64,
-    /// Where a member was stale, or could not be read, and was written from the others.
+    /// Bytes at which a member was stale or unreadable, and was written from the others.
     pub members: u64,
-    /// Where nothing could be done: two members are stale there, or cannot be read or written.
+    /// Bytes that could not be repaired: two members are stale there, or cannot be read or written.
     pub left: u64,
 }
 
-/// What [`Parity::rebuild`] did, in bytes of the member.
+/// The result of [`Parity::rebuild`], in bytes of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Rebuilt {
-    /// Written from the others.
+    /// Bytes written from the others.
     pub written: u64,
-    /// Left as it was, since another member is stale there, too.
+    /// Bytes left unchanged, since another member is stale there, too.
     pub lost: u64,
 }
 
 impl Parity {
-    /// What a member has that is not what it should have, as bytes of it: nothing is read from there.
+    /// Returns the stale bytes of a member, which are never read from it.
     pub fn stale(&self, member: usize) -> Vec<Range<u64>> {
         let whole = 0..self.inner.rotation.member_bytes();
         let members = self.inner.members.borrow();
@@ -47,7 +47,7 @@ impl Parity {
         }
     }
 
-    /// Says that a member is stale there: what was known when the array was last in use.
+    /// Marks bytes of a member as stale, as recorded when the array was last in use.
     pub fn mark_stale(&self, member: usize, range: Range<u64>) {
         let end = range.end.min(self.inner.rotation.member_bytes());
         if member < self.inner.rotation.members {
@@ -55,10 +55,10 @@ impl Parity {
         }
     }
 
-    /// Asks nothing of a member any more, which is missing from now on.
+    /// Abandons a member, which is missing from then on and gets no more requests.
     ///
     /// # Errors
-    /// If there is none of that number, or another one is missing; then nothing is changed.
+    /// If the member does not exist or is already missing, or if another member is missing. Then nothing is changed.
     pub fn give_up(&self, member: usize) -> Result<(), ArrayError> {
         let mut members = self.inner.members.borrow_mut();
         let missing = members.iter().filter(|m| m.device.is_none()).count();
@@ -72,10 +72,10 @@ impl Parity {
         Ok(())
     }
 
-    /// Puts a device in the place of a missing member. All of it is stale until it is rebuilt or overwritten.
+    /// Replaces a missing member by a device. All of the device is stale until it is rebuilt or overwritten.
     ///
     /// # Errors
-    /// If that member is not missing or the device does not suit the array.
+    /// If the member is not missing, or the device does not suit the array.
     pub async fn replace(&self, member: usize, device: Rc<dyn Device>) -> Result<(), ArrayError> {
         let (inner, geometry) = (&self.inner, device.geometry());
         let need = inner.rotation.member_bytes();
@@ -89,7 +89,7 @@ impl Parity {
             let block = block.max(whole.block_size);
             return Err(ArrayError::Unlike { physical, block });
         }
-        // What is under way still counts for the device that was there before.
+        // Requests under way still refer to the previous device.
         let _turn = inner.lock.lock(0..need).await;
         let mut members = inner.members.borrow_mut();
         let found = members.get_mut(member).filter(|m| m.device.is_none());
@@ -99,11 +99,11 @@ impl Parity {
         Ok(())
     }
 
-    /// Writes what a member should have where it is stale, and flushes.
+    /// Writes the correct content to the stale bytes of a member, and flushes.
     ///
     /// # Errors
-    /// If the others cannot be read or it cannot be written. What was rebuilt by then is; to go on, call this
-    /// again when they can.
+    /// If the other members cannot be read or the member cannot be written. Bytes rebuilt until then stay rebuilt. To
+    /// continue, call this function again when the members work.
     pub async fn rebuild(&self, member: usize) -> Result<Rebuilt, DeviceError> {
         let mut rebuilt = Rebuilt::default();
         let mut at = 0;
@@ -120,8 +120,7 @@ impl Parity {
         Ok(rebuilt)
     }
 
-    /// The next range of a member that is stale, from byte `at` on, of which no more than can be read at a
-    /// time.
+    /// Returns the next stale range of a member from byte `at` on, limited to the bytes that are read at a time.
     fn next_stale(&self, member: usize, at: u64) -> Option<Range<u64>> {
         let whole = at..self.inner.rotation.member_bytes();
         let members = self.inner.members.borrow();
@@ -130,11 +129,11 @@ impl Parity {
         Some(first.start..first.end.min(first.start + STEP_BYTES))
     }
 
-    /// Makes parity fit the data in the rows that `range` touches, as bytes of the array, writes what is stale
-    /// or cannot be read from the other members, and flushes.
+    /// Corrects the parity in the rows that `range`, in bytes of the array, touches. Writes stale or unreadable bytes
+    /// from the other members, and flushes.
     ///
     /// # Errors
-    /// The flush's.
+    /// The error of the flush.
     pub async fn resync(&self, range: Range<u64>) -> Result<Resynced, DeviceError> {
         let rotation = self.inner.rotation;
         let row = rotation.row_bytes();
@@ -199,7 +198,7 @@ impl Inner {
         found
     }
 
-    /// Makes members fit each other in columns throughout which the same ones are stale.
+    /// Makes members consistent in columns with the same stale members throughout.
     async fn resync_columns(&self, row: u64, part: Range<u64>) -> Fit {
         let parity = self.rotation.parity(row);
         let (mut without, stale) = (Vec::new(), self.stale_in(&part));
@@ -221,7 +220,7 @@ impl Inner {
         let (member, fit) = match (&without[..], old_parity) {
             ([], _) if is_zero(&sum) => return Fit::Right,
             ([], Some(old)) => {
-                // The sum of the data alone.
+                // The sum becomes that of the data alone.
                 xor::add(&mut sum, &old);
                 (parity, Fit::Parity)
             }
@@ -237,7 +236,8 @@ impl Inner {
                 self.set_stale(member, part, false);
                 fit
             }
-            // Parity that did not fit, and now may or may not; a member has what it had, if it had it.
+            // The parity, which was wrong, may be correct or not after the failed write. A data member has its old
+            // content, if it was readable.
             Err(_) => {
                 if fit == Fit::Parity {
                     self.set_stale(parity, part, true);
@@ -248,7 +248,7 @@ impl Inner {
     }
 }
 
-/// What members were found to be in some columns.
+/// The inconsistency that was found in some columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Right,

@@ -1,9 +1,9 @@
-//! Where data and parity lie: the left-symmetric layout.
+//! The positions of data and parity: the left-symmetric layout.
 //!
-//! Parity is on the last member in the first row, and one member further left in each row that follows.
-//! The row's data begins right behind its parity and goes round. So units that follow each other in the
-//! array are on different members, as many as there are (Lee and Katz, "Performance Consequences of Parity
-//! Placement in Disk Arrays", ASPLOS 1991).
+//! The parity of the first row is on the last member, and moves one member to the left with each row. The data of a row
+//! begins on the member behind its parity and wraps around. So consecutive units of the array, as many as the array has
+//! members, are on different members (Lee and Katz, "Performance Consequences of Parity Placement in Disk Arrays",
+//! ASPLOS 1991).
 
 use std::ops::Range;
 
@@ -17,39 +17,39 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// Bytes of data in a row.
+    /// Returns the bytes of data in a row.
     pub(crate) fn row_bytes(&self) -> u64 {
         (self.members as u64 - 1) * self.unit
     }
 
-    /// Bytes of each member that are in use.
+    /// Returns the bytes of each member that are in use.
     pub(crate) fn member_bytes(&self) -> u64 {
         self.rows * self.unit
     }
 
-    /// The member that has a row's parity.
+    /// Returns the member with a row's parity.
     pub(crate) fn parity(&self, row: u64) -> usize {
         self.members - 1 - (row % self.members as u64) as usize
     }
 
-    /// The member that has a row's data unit of that number.
+    /// Returns the member with the data unit of this number in a row.
     pub(crate) fn data(&self, row: u64, number: usize) -> usize {
         (self.parity(row) + 1 + number) % self.members
     }
 
-    /// The member and the row of a unit of the array.
+    /// Returns the member and the row of a unit of the array.
     pub(crate) fn place(&self, unit: u64) -> (usize, u64) {
         let data = self.members as u64 - 1;
         let row = unit / data;
         (self.data(row, (unit % data) as usize), row)
     }
 
-    /// The bytes of each member that a row is.
+    /// Returns the bytes of each member that belong to a row.
     pub(crate) fn columns(&self, row: u64) -> Range<u64> {
         row * self.unit..(row + 1) * self.unit
     }
 
-    /// The row that a byte of a member is in.
+    /// Returns the row of a byte of a member.
     pub(crate) fn row_of(&self, column: u64) -> u64 {
         column / self.unit
     }

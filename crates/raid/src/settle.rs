@@ -1,25 +1,26 @@
-//! What members have after a write of which some of it failed.
+//! The state of members after a write that partly failed.
 //!
-//! The bytes at one place of all members, of which one has parity, are a *column*. A member is *stale* in a
-//! column if what it has there is not what it should have. While no more than one is, the others say what
-//! it should be.
+//! The bytes at one position of all members, of which one has parity, are a *column*. A member is *stale* in a column
+//! if its content at this position is incorrect. With at most one stale member, the others determine its correct
+//! content.
 
-/// A set of members, a bit for each.
+/// A set of members, with a bit for each.
 pub(crate) type Set = u64;
 
-/// Who is stale in a column, and whether the write was done.
+/// The stale members of a column after a write, and the success of the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Settled {
     pub(crate) stale: Set,
     pub(crate) done: bool,
 }
 
-/// What a write comes to in a column: in which `stale` were stale, of which the members `wrote` were to be
-/// written (parity among them, if it could be told), and `failed` of these were not.
+/// Determines the result of a write in a column. The members `stale` were stale before. The members `wrote` were to be
+/// written, including parity if it could be computed, and the writes of `failed` among them failed.
 ///
-/// If no more than one member is without what it should have, the write is done: the others have it. Else
-/// what the data members have counts, old or new, whose write has failed and is not acknowledged; parity does
-/// not; and a data member that was stale before, and was not written now, is lost there.
+/// If at most one member lacks its correct content, the write has succeeded, since the others determine the content.
+/// Otherwise the write has failed and is not acknowledged. Then the present content of the data members, old or new,
+/// becomes the correct content, and parity becomes stale. The content of a data member that was stale before, and was
+/// not written now, is lost.
 pub(crate) fn settle(stale: Set, wrote: Set, failed: Set, parity: Set) -> Settled {
     let without = failed | stale & !wrote | parity & !wrote;
     if without.count_ones() <= 1 {
@@ -62,7 +63,7 @@ mod tests {
         assert_eq!(stale(0, A | P, A), (A, true));
         assert_eq!(stale(0, A | P, P), (P, true));
         assert_eq!(stale(A, A | P, A), (A, true));
-        // The parity's member is not there.
+        // The member with the parity is missing.
         assert_eq!(stale(P, A, 0), (P, true));
     }
 
@@ -77,10 +78,10 @@ mod tests {
     fn a_stale_member_is_lost_when_another_one_fails() {
         assert_eq!(stale(B, A | P, A), (B | P, false));
         assert_eq!(stale(B, A | P, P), (B | P, false));
-        // What was lost before is found nowhere; what is written now is safe without parity.
+        // Data that was lost before stays lost. Data that is written now is safe without parity.
         assert_eq!(stale(B | P, A, 0), (B | P, true));
         assert_eq!(stale(B | C, B, 0), (C | P, true));
-        // Written over whole, nothing is lost any more.
+        // After the whole column is overwritten, nothing is stale.
         assert_eq!(stale(B | C, A | B | C | P, 0), (0, true));
     }
 }

@@ -1,4 +1,4 @@
-//! RAID-0: stripe units on one member after the other.
+//! RAID-0: stripe units on successive members.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,10 +10,11 @@ use crate::ArrayError;
 use crate::common::{self, MEMBERS_MAX, Share, common_multiple, shares};
 use crate::error::located;
 
-/// Devices side by side as one: unit 0 on the first, unit 1 on the next, and round again. As fast as all
-/// of them together, and lost with any one of them.
+/// An array with unit 0 on the first device, unit 1 on the next, and so on in rotation. It has the speed of all devices
+/// together, and the data is lost with any one of them.
 ///
-/// A request goes to all members concerned at once, to each in one piece. If one fails, so does the whole.
+/// A request goes to all members concerned concurrently, to each in one piece. If one of these requests fails, the
+/// whole request fails.
 pub struct Striped {
     members: Vec<Rc<dyn Device>>,
     unit: u64,
@@ -21,10 +22,10 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// An array of `members`, of which the shortest decides the length, in stripe units of `unit` bytes.
+    /// Creates an array of `members` with stripe units of `unit` bytes. The shortest member determines the length.
     ///
     /// # Errors
-    /// If these cannot be an array.
+    /// If the devices cannot form an array.
     pub fn new(members: Vec<Rc<dyn Device>>, unit: u32) -> Result<Striped, ArrayError> {
         let have = members.len();
         if !(1..=MEMBERS_MAX).contains(&have) {
@@ -59,7 +60,7 @@ impl Striped {
         shares(self.unit, at, len, place)
     }
 
-    /// How many of the array's first `bytes` are on a member.
+    /// Returns the number of bytes on a member among the array's first `bytes`.
     fn up_to(&self, member: usize, bytes: u64) -> u64 {
         let row = self.unit * self.members.len() as u64;
         let before = self.unit * member as u64;
@@ -67,7 +68,7 @@ impl Striped {
         bytes / row * self.unit + in_row
     }
 
-    /// Asks every member something about its part of `range`.
+    /// Sends a request to every member for its part of `range`.
     async fn each<'a>(
         &'a self,
         op: Op,

@@ -1,4 +1,4 @@
-//! Writing: data and the parity that goes with it, one write after the other in a column.
+//! Writing of data and its parity. Writes to the same column are serialized.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::plan::{Method, Piece, Row, choose};
 use crate::settle::{Set, settle};
 use crate::xor;
 
-/// What is written of one member in a row.
+/// The data that is written to one member in a row.
 #[derive(Clone)]
 struct Part {
     piece: Piece,
@@ -21,7 +21,7 @@ struct Part {
 }
 
 impl Part {
-    /// What of it lies within `columns`.
+    /// Returns the part within `columns`, if they overlap.
     fn within(&self, columns: &Range<u64>) -> Option<Part> {
         let Piece { member, range } = &self.piece;
         let cut = columns.start.max(range.start)..columns.end.min(range.end);
@@ -39,13 +39,13 @@ impl Part {
     }
 }
 
-/// What whole rows are to be.
+/// The new content of whole rows.
 pub(crate) enum Content {
     Data(Buf, Durability),
     Zeroes(Room),
 }
 
-/// What one member was asked to write and said.
+/// The write to one member, with its result.
 struct Written {
     member: usize,
     range: Range<u64>,
@@ -77,7 +77,7 @@ impl Inner {
         written.map_err(|error| located(error, Op::WriteZeroes, &range))
     }
 
-    /// Writes parts of rows and whole rows, each of which there may be none of, at once.
+    /// Writes parts of rows and whole rows concurrently. Each of them may be empty.
     async fn write_all(
         &self,
         edges: [(u64, Buf); 2],
@@ -97,7 +97,7 @@ impl Inner {
         join_all(jobs).await.into_iter().collect()
     }
 
-    /// A range of the array as whole rows, and what lies before and behind these in a row.
+    /// Splits a range of the array into whole rows, and the parts of rows before and behind them.
     pub(crate) fn rows_of(&self, range: &Range<u64>) -> (Range<u64>, Range<u64>, Range<u64>) {
         let row = self.rotation.row_bytes();
         let first = range.start.next_multiple_of(row);
@@ -121,7 +121,7 @@ impl Inner {
             },
         };
         let parts: Vec<Part> = shares.iter().map(part).collect();
-        // The end of a unit and the beginning of the next may have no column in common.
+        // The end of one unit and the beginning of the next may have no column in common.
         if let [a, b] = &parts[..]
             && b.piece.range.end < a.piece.range.start
         {
@@ -149,8 +149,8 @@ impl Inner {
                 Err(_) => {}
             }
         }
-        // In each of these columns the same members are stale and the same are written. So there may be a
-        // way where there is none for all of them.
+        // Within each of these columns, the stale members and the written members are constant. So a method may be
+        // possible in each part that is not possible for all columns together.
         let ends = each().flat_map(|range| [range.start, range.end]);
         let apart = self.cut_by_stale(columns).into_iter();
         let apart = apart.flat_map(|part| cuts::cut(part, ends.clone().collect()));
@@ -163,8 +163,8 @@ impl Inner {
         join_all(changes).await.into_iter().collect()
     }
 
-    /// Writes parts of a row, and to the member that has its parity what that becomes in `columns`. Whoever
-    /// asks holds the lock.
+    /// Writes parts of a row, and the new parity in `columns` to the member with the parity. The caller must hold the
+    /// lock.
     async fn change(
         &self,
         parity: usize,
@@ -189,7 +189,7 @@ impl Inner {
         self.settle_written(parity, columns, join_all(writes).await)
     }
 
-    /// Settles what a write within one row came to.
+    /// Updates the stale ranges after a write within one row.
     fn settle_written(
         &self,
         parity: usize,
@@ -218,7 +218,7 @@ impl Inner {
         }
     }
 
-    /// The parity in `columns` when `parts` will be written; `None` if there is none to be kept.
+    /// Returns the parity in `columns` after `parts` are written, or `None` if it cannot be computed or stored.
     async fn new_parity(
         &self,
         parity: usize,
@@ -278,7 +278,8 @@ impl Inner {
         }
     }
 
-    /// How the new parity is to be told; `None` if it could be, but for members that cannot be read now.
+    /// Selects the method of computing the new parity. `None` if it cannot be computed only since members are
+    /// unreadable now.
     fn method(
         &self,
         parity: usize,
@@ -299,7 +300,7 @@ impl Inner {
         choose(row, columns, writes, stale | unreadable)
     }
 
-    /// Writes whole rows, without reading anything.
+    /// Writes whole rows without reading.
     async fn write_rows(&self, range: Range<u64>, content: Content) -> Result<()> {
         let row_bytes = self.rotation.row_bytes();
         let rows = range.start / row_bytes..range.end / row_bytes;
@@ -324,7 +325,7 @@ impl Inner {
         self.settle_rows(rows, columns, written)
     }
 
-    /// What each member has when `rows` hold `data`.
+    /// Returns the content of each member if `rows` contain `data`.
     fn images(&self, rows: Range<u64>, data: &Buf) -> Vec<Buf> {
         let unit = self.rotation.unit as usize;
         let len = (rows.end - rows.start) as usize * unit;
@@ -344,7 +345,7 @@ impl Inner {
         images.into_iter().map(BufMut::freeze).collect()
     }
 
-    /// Settles what a write of whole rows came to, which said `written` by member.
+    /// Updates the stale ranges after a write of whole rows with the results `written`, by member.
     fn settle_rows(
         &self,
         rows: Range<u64>,
@@ -354,7 +355,7 @@ impl Inner {
         let failed = written.iter().enumerate();
         let failed = failed.map(|(member, result)| result.is_err() || self.is_missing(member));
         let failed: Vec<bool> = failed.collect();
-        // As `settle` has it, for all columns of all rows at once.
+        // As in `settle`, for all columns of all rows together.
         let done = failed.iter().filter(|failed| **failed).count() <= 1;
         for (member, failed) in failed.into_iter().enumerate() {
             if !failed || done {
@@ -371,7 +372,7 @@ impl Inner {
         Err(first_error(written.into_iter()))
     }
 
-    /// Zeroes the whole rows in `range` by giving back their room.
+    /// Discards the whole rows in `range` by zeroing that releases their space.
     pub(crate) async fn discard(&self, range: Range<u64>) -> Result<()> {
         let (_, rows, _) = self.rows_of(&range);
         if rows.start == rows.end {
@@ -384,7 +385,7 @@ impl Inner {
     }
 }
 
-/// What a write says that was not done. Without an error, its members are missing since then.
+/// Returns the first error of a failed write. Without an error, the members of the write were lost meanwhile.
 fn first_error(mut results: impl Iterator<Item = Result<()>>) -> DeviceError {
     results.find_map(Result::err).unwrap_or_else(two_failed)
 }

@@ -1,6 +1,6 @@
-//! The sum of what members have.
+//! The sum (exclusive or) of members' contents.
 
-/// Adds `data` to `sum`, which is as long.
+/// Adds `data` to `sum`, which has an equal length.
 pub(crate) fn add(sum: &mut [u8], data: &[u8]) {
     let (words, rest) = sum.as_chunks_mut::<8>();
     let (data_words, data_rest) = data.as_chunks::<8>();

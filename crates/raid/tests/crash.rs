@@ -1,4 +1,4 @@
-//! The array with parity after power cuts, over members that lose what they had not flushed.
+//! The array with parity after power failures, with members that lose data that was not flushed.
 
 mod common;
 
@@ -18,14 +18,14 @@ use futures_util::future::{join, join_all};
 const BYTES: u64 = 16 << 10;
 const SECTOR: usize = 512;
 
-/// A member's write cache, and the power that it needs.
+/// A member's write cache, and its power.
 struct Cache {
     rt: Rt,
     ram: Rc<RamDevice>,
     rng: Rng,
-    /// What is on the medium for sure.
+    /// Content that is certainly on the device.
     durable: RefCell<Vec<u8>>,
-    /// What was there when the last flush was issued.
+    /// Content when the last flush was issued.
     flushing: RefCell<Vec<u8>>,
     power: Rc<Cell<bool>>,
 }
@@ -39,7 +39,7 @@ impl Cache {
         bytes
     }
 
-    /// What the medium has after the cut: of what was not flushed, any of it.
+    /// Simulates the power failure: each sector that was not flushed is randomly lost or kept.
     fn lose(&self) {
         let durable = self.durable.borrow();
         for (n, sector) in durable.chunks_exact(SECTOR).enumerate() {
@@ -109,20 +109,20 @@ fn members(rt: &Rt, rng: &Rng, power: &Rc<Cell<bool>>) -> Vec<Rc<Member>> {
     (0..3 + rng.below(3)).map(member).collect()
 }
 
-/// What a sector may hold after a cut: what is durable, and whatever was written since.
+/// The possible contents of a sector after a power failure: the durable content, and all later writes.
 #[derive(Clone)]
 struct Sector(Vec<u64>);
 
 struct Users {
     rng: Rng,
-    /// The machine's: what is answered without it reaches nobody.
+    /// The power of the machine: acknowledgements without power reach no client.
     power: Rc<Cell<bool>>,
     sectors: Vec<Sector>,
     writes: u64,
 }
 
 impl Users {
-    /// Writes ranges that have nothing in common, all at once; those that were made durable count alone.
+    /// Writes disjoint ranges concurrently. After a durable write, only its content is possible.
     async fn write(&mut self, array: &Parity) {
         let len = self.sectors.len() as u64;
         let mut ends: Vec<u64> = (0..8).map(|_| self.rng.below(len + 1)).collect();
@@ -161,7 +161,7 @@ impl Users {
         }
     }
 
-    /// Reads everything, which from now on is what counts.
+    /// Reads everything. From then on, only the content found is possible.
     async fn look(&mut self, array: &Parity, what: &str) {
         for (n, sector) in self.sectors.iter_mut().enumerate() {
             let found = read(array, n as u64 * 512, SECTOR).await.unwrap();
@@ -214,7 +214,7 @@ async fn live_through(rt: Rt, seed: u64) -> u64 {
         torn += array.resync(0..len).await.unwrap().parity;
         users.look(&array, &what).await;
         array.flush().await.unwrap();
-        // What is told from the others is the same, whoever is missing.
+        // The content reconstructed from the others is the same for each missing member.
         for missing in 0..members.len() {
             users.look(&put_together(Some(missing)), &what).await;
         }
@@ -225,6 +225,6 @@ async fn live_through(rt: Rt, seed: u64) -> u64 {
 #[test]
 fn after_a_power_cut_and_a_resync_what_was_durable_is_there_even_without_any_one_member() {
     let torn = (0..40).map(|seed| run(move |rt| live_through(rt, seed)));
-    // Rows whose parity did not fit there were.
+    // Some rows had wrong parity.
     assert!(torn.sum::<u64>() > 0);
 }

@@ -1,4 +1,4 @@
-//! The array with parity when members fail: for a request, for a while, for good.
+//! The array with parity when members fail: for one request, temporarily or permanently.
 
 mod common;
 
@@ -17,7 +17,7 @@ const KIB: u64 = 1024;
 const UNIT: u64 = 4096;
 const ALL: Range<u64> = 0..u64::MAX;
 
-/// An array of four with random content, and that content.
+/// Returns an array of four members with random content, and the content.
 async fn filled_array(rt: &Rt) -> (Vec<Rc<Trial>>, Parity, Vec<u8>) {
     let members = members(rt, 4, 32 * KIB);
     let array = parity(rt, &members, UNIT as u32);
@@ -47,7 +47,7 @@ fn what_a_member_cannot_read_is_told_from_the_others() {
             member.fails(Fault::Reads, 5000..6000);
             assert_eq!(content(&array).await, expected);
             member.fails(Fault::Nothing, ALL);
-            // Nothing was written, and nothing is held against it.
+            // Nothing was written, and the member is not stale.
             assert!(array.stale(failing).is_empty());
         }
         let changes = |m: &Rc<Trial>| m.ops().contains(&Op::Write);
@@ -79,7 +79,7 @@ fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
             let (members, array, mut model) = filled_array(&rt).await;
             let len = model.len() as u64;
             members[failing].fails(Fault::Writes, ALL);
-            // Small, most of a row, whole rows, and all of them crossing units.
+            // A small write, most of a row, and whole rows, all of them crossing units.
             for (at, len) in [(512, 1024), (14_000 / 512 * 512, 10_240), (24_576, 36_864)] {
                 write(&array, &mut model, at, len, 0x5a).await;
                 assert_eq!(content(&array).await, model, "member {failing}");
@@ -87,7 +87,7 @@ fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
             members[failing].fails(Fault::Nothing, ALL);
             assert!(!array.stale(failing).is_empty());
             assert_eq!(content(&array).await, model, "member {failing}");
-            // It has what is written to it now, and the rest when it is rebuilt.
+            // The member gets new writes now, and the rest when it is rebuilt.
             write(&array, &mut model, 512, 512, 0xa5).await;
             assert_eq!(content(&array).await, model, "member {failing}");
             let Rebuilt { written, lost } = array.rebuild(failing).await.unwrap();
@@ -179,11 +179,11 @@ fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
         ));
         members[0].fails(Fault::Nothing, ALL);
         members[3].fails(Fault::Nothing, ALL);
-        // Old or new, block by block; and the rest as it was.
+        // Each block is old or new, and the rest is unchanged.
         let found = content(&array).await;
         assert_eq!(found[..1024], [1; 1024]);
         assert_eq!(found[1024..], model[1024..]);
-        // Parity does not fit and is known not to: a write tells it anew.
+        // The parity is wrong and recorded as stale: a write computes it again.
         assert_eq!(array.stale(3), vec![0..2048]);
         assert!(array.stale(0).is_empty());
         array
@@ -198,7 +198,7 @@ fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
 fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
-        // Member 0 misses a write, and then the parity of what it missed is not written.
+        // Member 0 misses a write, and then a write of the parity for the same columns fails.
         members[0].fails(Fault::Writes, ALL);
         write(&array, &mut model, 0, 512, 0x5a).await;
         members[0].fails(Fault::Nothing, ALL);
@@ -210,7 +210,7 @@ fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
         assert!(matches!(lost, DeviceError::Damaged { range, .. } if range == (0..512)));
         assert_eq!(array.rebuild(0).await.unwrap().lost, 512);
         assert_eq!(array.resync(0..512).await.unwrap().left, 512);
-        // The others are there, and can be written.
+        // The other data is intact, and can be written.
         model[4096..4608].fill(3);
         assert_eq!(
             read(&array, 512, 9000 / 512 * 512).await.unwrap(),
@@ -218,7 +218,7 @@ fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
         );
         write(&array, &mut model, UNIT, 512, 0x11).await;
         assert!(read(&array, 0, 512).await.is_err());
-        // What is written anew is there, and parity with it.
+        // New data is written with its parity.
         write(&array, &mut model, 0, 1024, 0x22).await;
         assert_eq!(content(&array).await, model);
         assert!(sum_is_zero(&members) && array.stale(0).is_empty() && array.stale(3).is_empty());
@@ -239,7 +239,7 @@ fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
             .await
             .unwrap();
         model[4096..4608].fill(3);
-        // Row 0: member 0 has unit 0, and member 2 parity.
+        // Row 0: member 0 has unit 0, and member 2 has the parity.
         members[0].fails(Fault::Flushes, ALL);
         array.flush().await.unwrap();
         assert_eq!(array.stale(0), vec![512..1536]);
@@ -248,7 +248,7 @@ fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
         members[0].fails(Fault::Nothing, ALL);
         array.rebuild(0).await.unwrap();
         assert!(sum_is_zero(&members));
-        // Two of them: what they have counts, and the flush failed.
+        // Two flushes fail: the members' present content becomes the correct content, and the array's flush fails.
         write(&array, &mut model, 512, 1024, 4).await;
         members[0].fails(Fault::Flushes, ALL);
         members[2].fails(Fault::Flushes, ALL);
@@ -285,7 +285,7 @@ fn what_was_known_to_be_stale_can_be_told_when_the_array_is_put_together_again()
 fn a_cut_write_leaves_parity_that_does_not_fit_until_it_is_resynced() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
-        // The power goes when the data is written and the parity is not: the write hole.
+        // A power failure after the data was written and before the parity was: the write hole.
         members[0].below.poke(512, &[0x5a; 512]);
         model[512..1024].fill(0x5a);
         assert!(!sum_is_zero(&members));
@@ -296,21 +296,21 @@ fn a_cut_write_leaves_parity_that_does_not_fit_until_it_is_resynced() {
     });
 }
 
-/// What the members' troubles of a run are.
+/// The faults of the members in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Trouble {
-    /// One member at a time fails for a while, and is rebuilt before the next one does.
+    /// One member at a time fails temporarily, and is rebuilt before the next one fails.
     Passing,
-    /// One is given up and replaced.
+    /// One member is abandoned and replaced.
     Replaced,
-    /// Two fail at a time: errors, but nothing wrong.
+    /// Two members fail at a time: this causes errors, but no wrong data.
     Two,
 }
 
-/// What a sector may hold: what was last acknowledged, and what failed writes since then may have left.
+/// The possible contents of a sector: the last acknowledged write, and failed writes since then.
 type Sector = Vec<u64>;
 
-/// Sectors with one word each, written at once in ranges apart, and which of the writes were done.
+/// Sectors with one word each, written concurrently in disjoint ranges.
 struct Users {
     rng: Rng,
     sectors: Vec<Sector>,
@@ -355,7 +355,7 @@ impl Users {
         failed
     }
 
-    /// Reads all, sector by sector; says how many could not be read.
+    /// Reads all sectors one by one. Returns the number of unreadable sectors.
     async fn look(&self, array: &Parity, what: &str) -> usize {
         let mut unreadable = 0;
         for (n, sector) in self.sectors.iter().enumerate() {
@@ -423,7 +423,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
             array.replace(failing, device).await.unwrap();
         }
         troubles += users.look(&array, &what).await;
-        // Beside requests.
+        // Rebuilds concurrently with requests.
         let rebuilding = async {
             for member in 0..count {
                 array.rebuild(member).await.unwrap();
@@ -446,7 +446,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
         troubles += users.look(&array, &what).await;
         users.act(&array).await;
     }
-    // Nothing was read that is not so: with any one member gone it is the same.
+    // No wrong data was read. Without any one member, the content is the same.
     let gone = rng.below(count as u64) as usize;
     if trouble != Trouble::Two {
         members[gone].fails(Fault::All, ALL);
@@ -503,7 +503,7 @@ fn what_is_told_from_the_others_waits_for_a_write_in_the_middle_of_its_row() {
         let ms = Duration::from_millis;
         let (members, array, model) = filled_array(&rt).await;
         array.give_up(0).unwrap();
-        // Row 0 has its parity on member 3, whose write takes longer than that of the data.
+        // Row 0 has its parity on member 3, whose write takes longer than the write of the data.
         members[1].takes(ms(5));
         members[3].takes(ms(20));
         let write = array.write(UNIT, filled(512, 0x5a), Durability::Flush);

@@ -1,4 +1,4 @@
-//! The array with parity while its members work: which requests become of one, and who waits for whom.
+//! The array with parity while its members work: the requests to members, and waiting for locks.
 
 mod common;
 
@@ -19,7 +19,7 @@ const ROW: u64 = 4 * UNIT;
 
 type Asked = Vec<(Op, Range<u64>)>;
 
-/// What each member was asked.
+/// Returns the requests to each member.
 fn asked(members: &[Rc<Trial>]) -> Vec<Asked> {
     members.iter().map(|member| member.asked()).collect()
 }
@@ -36,7 +36,7 @@ fn data_and_parity_lie_where_the_left_symmetric_layout_says() {
                 .await
                 .unwrap();
         }
-        // By rows, members from left to right; 15 is the sum of 1, 2, 4 and 8.
+        // By rows, with members from left to right; 15 is the sum of 1, 2, 4 and 8.
         let expected = [[1, 2, 4, 8, 15], [2, 4, 8, 15, 1], [4, 8, 15, 1, 2]];
         for (row, bytes) in (0..).zip(expected) {
             for (member, byte) in members.iter().zip(bytes) {
@@ -55,7 +55,7 @@ fn a_small_write_is_two_reads_and_then_two_writes() {
             .iter()
             .for_each(|m| m.takes(Duration::from_millis(5)));
         let array = parity(&rt, &members, UNIT as u32);
-        // In row 1, whose parity is on member 3: its unit 1 is on member 0.
+        // Row 1 has its parity on member 3 and its unit 1 on member 0.
         let data = filled(1024, 7);
         array
             .write(ROW + UNIT + 512, data, Durability::Flush)
@@ -96,7 +96,7 @@ fn a_write_of_most_of_a_row_reads_the_rest() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
-        // Row 0 but for its last unit, which is on member 3.
+        // Row 0 except for its last unit, which is on member 3.
         let data = filled(3 * UNIT as usize, 7);
         array.write(0, data, Durability::Flush).await.unwrap();
         let one = |op| vec![(op, 0..UNIT)];
@@ -146,7 +146,7 @@ fn a_read_goes_to_each_member_as_far_as_it_follows_there() {
         let array = parity(&rt, &members, UNIT as u32);
         read(&array, 0, 2 * ROW as usize).await.unwrap();
         assert_eq!(rt.now().as_nanos(), 5_000_000);
-        // Of member 3, row 1 is parity, and of member 4 row 0.
+        // Member 3 has the parity of row 1, and member 4 that of row 0.
         let read = |range| vec![(Op::Read, range)];
         let both = || read(0..2 * UNIT);
         let expected = [both(), both(), both(), read(0..UNIT), read(UNIT..2 * UNIT)];
@@ -169,7 +169,7 @@ fn writes_to_the_same_columns_take_turns_and_others_do_not_wait() {
                 .unwrap();
             rt.now().as_nanos() / 1_000_000
         };
-        // The first sector of units 0 and 1, the second one of unit 2, and the first of the next row.
+        // The first sector of units 0 and 1, the second sector of unit 2, and the first sector of the next row.
         let done = join_all([0, UNIT, 2 * UNIT + 512, ROW].map(write)).await;
         assert_eq!(done, [10, 20, 10, 10]);
         assert!(sum_is_zero(&members));
@@ -195,7 +195,7 @@ fn flush_and_zeroing_reach_all_members_and_fua_those_concerned() {
             asked(&members),
             vec![vec![(Op::WriteZeroes, UNIT..3 * UNIT)]; 5]
         );
-        // Of a discard only the whole row.
+        // A discard reaches only the whole row.
         array.discard(UNIT..2 * ROW + 512).await.unwrap();
         assert_eq!(
             asked(&members),
@@ -292,7 +292,7 @@ fn parity_that_does_not_fit_is_found_and_written_anew() {
     });
 }
 
-/// Ranges of sectors that have none in common.
+/// Returns disjoint ranges of sectors.
 fn apart(rng: &Rng, sectors: u64, count: usize) -> Vec<Range<u64>> {
     let mut ends: Vec<u64> = (0..2 * count).map(|_| rng.below(sectors + 1)).collect();
     ends.sort_unstable();

@@ -1,4 +1,4 @@
-//! The striped array, over members that say what they are asked.
+//! The striped array, with members that record their requests.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn a_request_goes_to_each_member_once_and_to_all_at_once() {
             .iter()
             .for_each(|m| m.takes(Duration::from_millis(5)));
         let array = striped(&members, 4096);
-        // From the middle of unit 1 to that of unit 9.
+        // From the middle of unit 1 to the middle of unit 9.
         let data = filled(8 * 4096, 7);
         array.write(6144, data, Durability::Fua).await.unwrap();
         assert_eq!(rt.now().as_nanos(), 5_000_000);
@@ -153,7 +153,7 @@ fn it_is_an_array_of_bytes_whatever_is_written_zeroed_and_discarded() {
                         model[part].fill(0);
                     }
                     1 => {
-                        // The members' memory reads as zeroes where it was discarded.
+                        // The members' memory reads as zeroes after a discard.
                         array.discard(range).await.unwrap();
                         model[part].fill(0);
                     }

@@ -1,4 +1,4 @@
-//! Members that note what they are asked, take time and fail.
+//! Members that record their requests, with adjustable latency and faults.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::cell::{Cell, RefCell};
@@ -31,18 +31,18 @@ pub(crate) async fn read(device: &dyn Device, at: u64, len: usize) -> Result<Vec
     Ok(device.read(at, BufMut::zeroed(len)).await?.to_vec())
 }
 
-/// What of a member fails.
+/// The requests of a member that fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Nothing,
     Reads,
-    /// A write that fails has written the first half of its blocks.
+    /// A failing write has written the first half of its blocks.
     Writes,
     Flushes,
     All,
 }
 
-/// What a member's requests come to.
+/// The behaviour of a member's requests.
 pub(crate) struct Ways {
     rt: Rt,
     asked: RefCell<Vec<(Op, Range<u64>)>>,
@@ -58,17 +58,17 @@ pub(crate) struct Ways {
 pub(crate) type Trial = Tap<Rc<RamDevice>, Ways>;
 
 impl Ways {
-    /// What it was asked since this was last called.
+    /// Returns the requests since the last call.
     pub(crate) fn asked(&self) -> Vec<(Op, Range<u64>)> {
         self.asked.take()
     }
 
-    /// What kinds of requests it was asked since this was last called.
+    /// Returns the kinds of the requests since the last call.
     pub(crate) fn ops(&self) -> Vec<Op> {
         self.asked().into_iter().map(|(op, _)| op).collect()
     }
 
-    /// Whether a write was to be durable at once.
+    /// Returns true if a write was requested with FUA.
     pub(crate) fn took_fua(&self) -> bool {
         self.fua.get()
     }
@@ -77,7 +77,7 @@ impl Ways {
         self.takes.set(time);
     }
 
-    /// From now on each request takes another time.
+    /// Gives each request a random latency from now on.
     pub(crate) fn takes_any(&self, seed: u64) {
         self.jitter.replace(Some(Rng::new(seed)));
     }
@@ -99,7 +99,7 @@ impl Ways {
         }
     }
 
-    /// The first half of what a failing request would have changed.
+    /// Applies the first half of a failing request.
     fn half_done(&self, asked: &Asked) {
         let range = asked.range();
         let half = (range.end - range.start) / 1024 * 512;
@@ -162,7 +162,7 @@ pub(crate) fn devices(members: &[Rc<Trial>]) -> Vec<Rc<dyn Device>> {
     members.iter().map(device).collect()
 }
 
-/// A device that says it is like something else.
+/// A device with a changed geometry.
 pub(crate) struct Like<F> {
     pub(crate) below: RamDevice,
     pub(crate) change: F,
@@ -199,7 +199,7 @@ pub(crate) fn parity(rt: &Rt, members: &[Rc<Trial>], unit: u32) -> Parity {
     Parity::new(rt, members, unit).unwrap()
 }
 
-/// Whether the sum of what members have is zero everywhere.
+/// Returns true if the sum of the members' contents is zero everywhere.
 pub(crate) fn sum_is_zero(members: &[Rc<Trial>]) -> bool {
     let len = members[0].below.geometry().len as usize;
     let mut sum = vec![0; len];
