@@ -1,5 +1,5 @@
-//! What the FUSE front end is measured against: the `fuser` library serving a file by copying
-//! memory and nothing else, until unmounted: `fuse_memcpy DIRECTORY [SIZE]`.
+//! The reference for measurements of the FUSE front end: the `fuser` library serves a file that only copies memory,
+//! until unmounted: `fuse_memcpy DIRECTORY [SIZE]`.
 //!
 //! `compare.sh` beside this file runs both under fio.
 #![allow(missing_docs, reason = "an example")]
@@ -19,15 +19,15 @@ use fuser::{
 const VALID: Duration = Duration::from_secs(3600);
 const VOLUME: INodeNo = INodeNo(2);
 
-/// Flat memory, written without a thought: one thread serves it.
+/// Flat memory without any synchronization: one thread serves it.
 struct Memory(UnsafeCell<Vec<u8>>);
 
-// SAFETY: the session has one thread, so there are no two users at a time.
+// SAFETY: the session has one thread, so accesses are never concurrent.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     fn with<T>(&self, at: u64, len: usize, use_it: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
-        // SAFETY: the session has one thread, and no call of this is inside another.
+        // SAFETY: the session has one thread, and calls of this function are never nested.
         let memory = unsafe { &mut *self.0.get() };
         let at = usize::try_from(at).ok()?;
         memory.get_mut(at..at.checked_add(len)?).map(use_it)
@@ -68,7 +68,7 @@ impl Copier {
 
 impl Filesystem for Copier {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The same limits as the front end that is measured.
+        // The limits of the front end that is compared.
         let refused = |_| io::Error::other("the kernel refuses a limit");
         config.set_max_write(1 << 20).map_err(refused)?;
         config.set_max_background(1024).map_err(|_| refused(0))?;
@@ -148,7 +148,7 @@ fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let dir = args.next().ok_or_else(|| anyhow::anyhow!("where to?"))?;
     let len = args.next().map_or(Ok(1 << 30), |len| len.parse())?;
-    // Ones, not zeroes: all of it is really there before the measuring begins.
+    // Ones, not zeroes, so that all pages are allocated before the measurement begins.
     let memory = Memory(UnsafeCell::new(vec![1; usize::try_from(len)?]));
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("memcpy".into())];

@@ -1,7 +1,7 @@
 //! Serves memory as a block device, until interrupted: `fuse_ram [SIZE [DIRECTORY]]`.
 //!
-//! Prints the block device and the FUSE file beneath it, one a line. The memory is flat, unlike
-//! `RamDevice`'s, so that `compare.sh` beside this file compares front ends and nothing else.
+//! Prints the block device and the FUSE file below it, each on its own line. The memory is flat, unlike that of
+//! `RamDevice`, so that `compare.sh` beside this file compares only the front ends.
 
 use std::cell::RefCell;
 use std::future::ready;

@@ -13,7 +13,7 @@ use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_units::ByteLen;
 
-/// Forgets what it is given.
+/// A device that drops all writes.
 struct Null(u64);
 
 impl Device for Null {

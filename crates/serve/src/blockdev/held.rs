@@ -1,16 +1,16 @@
-//! Whether a block device is still the one that a front end made, by what the kernel shows of it.
+//! Recognition of a block device: sysfs shows if the device is still the one that a front end made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const SYS_BLOCK: &str = "/sys/block";
 
-/// A block device of this process. Other programs can take it away (`losetup -d`, `nbd-client -d`), and its name is
-/// another's then.
+/// A block device of this process. Another program can take the device away (`losetup -d`, `nbd-client -d`), and its
+/// name can then belong to another device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     node: PathBuf,
-    /// A file of sysfs, and what is in it for as long as the device is this one.
+    /// A file of sysfs, and its content as long as the device is the original one.
     file: PathBuf,
     text: Option<Vec<u8>>,
 }
@@ -20,8 +20,9 @@ fn text(file: &Path) -> Option<Vec<u8>> {
 }
 
 impl Held {
-    /// A device that was just made, with something in `file` of its directory that distinguishes it from others: by what
-    /// the kernel shows, which may be other than what it was told (a path without links).
+    /// Describes a device that was just made. `file` in its sysfs directory contains something that distinguishes it
+    /// from others. The content is read back from the kernel, because it can differ from the content that was set (a
+    /// path without links).
     pub(super) fn by(node: &Path, file: &str) -> Held {
         let sys = Path::new(SYS_BLOCK).join(node.file_name().unwrap_or_default());
         let file = sys.join(file);
@@ -32,17 +33,19 @@ impl Held {
         }
     }
 
-    /// The block device as the kernel names it, `/dev/loop0`.
+    /// Returns the path of the block device as the kernel names it, such as `/dev/loop0`.
     pub fn path(&self) -> &Path {
         &self.node
     }
 
-    /// True if the device was seen as this one, and is not any more: what is done to it now would be done to another's.
+    /// Returns true if the device was recognised at first and no longer is: an operation on it would affect the device
+    /// of another program.
     pub(super) fn is_lost(&self) -> bool {
         self.text.is_some() && !self.is_there()
     }
 
-    /// True if the device is still there and this one. Looks in `/sys` only, so it may be asked while serving.
+    /// Returns true if the device still exists and is the original one. Reads `/sys` only, so a thread that serves the
+    /// device may call it.
     pub fn is_there(&self) -> bool {
         let now = text(&self.file);
         now.is_some() && now == self.text

@@ -1,4 +1,4 @@
-//! Who uses a block device.
+//! The users of a block device: programs, mounts and other devices.
 
 use std::fmt;
 use std::fs;
@@ -7,28 +7,28 @@ use std::time::Duration;
 
 use forebay_os::{loop_devices_over, mounts};
 
-/// How long detaching waits for processes that merely look (udev's probes open a device whenever it
-/// changes): so many times so long.
+/// Number of looks, and the pause between them, while detaching waits for processes that only probe the device (udev
+/// opens a device whenever the device changes).
 pub(super) const LOOKS: usize = 20;
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// One user of a block device or of one of its partitions.
+/// A user of a block device or of one of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Holder {
-    /// A filesystem on it is mounted here.
+    /// A filesystem on the device is mounted at this directory.
     Mounted(PathBuf),
-    /// It is swapped to.
+    /// The device is used as swap.
     Swap,
-    /// Another block device (`dm-0`, `md1`) is made of it.
+    /// Another block device (`dm-0`, `md1`) uses this device.
     Device(String),
-    /// A loop device (`/dev/loop3`) is over it. The kernel does not list such a device among the holders, and no
-    /// process has the lower device open for it.
+    /// A loop device (`/dev/loop3`) is on top of the device. The kernel does not list a loop device among the holders,
+    /// and no process has the lower device open for it.
     Loop(String),
-    /// A process has it open.
+    /// A process has the device open.
     Process {
-        /// Its number.
+        /// Process id.
         pid: u32,
-        /// Its name.
+        /// Name of the process.
         name: String,
     },
 }
@@ -66,15 +66,14 @@ impl fmt::Display for Holders {
 }
 
 impl Holders {
-    /// True if something holds the device that will not let go by itself soon.
+    /// Returns true if a user is not a process: only processes can be expected to close the device soon.
     pub(crate) fn are_lasting(&self) -> bool {
         let lasting = |holder: &Holder| !matches!(holder, Holder::Process { .. });
         self.0.iter().any(lasting)
     }
 }
 
-/// Looks for users of `/dev/NAME` and its partitions. Finds what this mount and process namespace
-/// shows.
+/// Finds the users of `/dev/NAME` and its partitions, as far as this mount and process namespace shows them.
 pub(crate) fn holders(name: &str) -> Holders {
     let nodes = nodes(name);
     let mut found = Vec::new();
@@ -84,9 +83,9 @@ pub(crate) fn holders(name: &str) -> Holders {
             .any(|node| path == Path::new("/dev").join(&node.name))
     };
     for mount in mounts().unwrap_or_default() {
-        // Some filesystems have a device number of their own; then the source tells.
+        // Some filesystems have their own device number; the source identifies these.
         let by_number = nodes.iter().any(|node| node.number == Some(mount.device));
-        // Perhaps named by a link.
+        // The source can be a link.
         let by_link = || {
             let is_in_dev = mount.source.starts_with("/dev/");
             is_in_dev && fs::canonicalize(&mount.source).is_ok_and(|source| is_node(&source))
@@ -114,7 +113,8 @@ pub(crate) fn holders(name: &str) -> Holders {
     Holders(found)
 }
 
-/// The same, a moment later where only processes have the device open, which may merely look at it.
+/// Like [`holders`], but if only processes have the device open, looks again for a while: they may only probe the
+/// device.
 pub(crate) fn lasting_holders(name: &str) -> Holders {
     for _ in 0..LOOKS {
         let found = holders(name);
@@ -160,8 +160,8 @@ fn names_in(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Processes besides this one that have a matching path open. Only reads the links: following one could
-/// lead into the very filesystem that is to be taken down.
+/// Returns the processes besides this one that have a matching path open. Only reads the links: following a link could
+/// lead into the filesystem that is being unmounted.
 fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
     let mut found = Vec::new();
     for pid in names_in("/proc".as_ref())

@@ -1,4 +1,4 @@
-//! Attaching a loop device over a FUSE file, and detaching it.
+//! A loop device over a FUSE file: attaching and detaching.
 
 use std::fs::File;
 use std::io;
@@ -20,21 +20,21 @@ use crate::fuse::{Ended, IO_BYTES_MAX, UnmountError};
 use crate::volume_file::VolumeFile;
 use forebay_os::isolated;
 
-/// Loop devices tried when others take them first.
+/// Number of attempts when other programs take the free loop devices first.
 const ATTEMPTS: usize = 16;
-/// The loop device's requests, in bytes. Half of what FUSE takes: its bound is on pages of memory
-/// touched, of which a request in many pieces (the loop driver's bound is 128) touches up to one
-/// more a piece; and a request over the bound is cut in the midst of a block.
+/// Size limit of the loop device's requests, in bytes: half of FUSE's limit. FUSE limits the pages of memory touched. A
+/// request in many segments (the loop driver allows 128) touches up to one page more for each segment. A request above
+/// the limit is split inside a block.
 const REQUEST_BYTES_MAX: usize = IO_BYTES_MAX / 2;
-/// Discards are cut into pieces of so many bytes.
+/// Discards are split into requests of at most this size, in bytes.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 
-/// How to attach.
+/// Options for attaching.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopOptions {
-    /// Have the kernel look for a partition table (`/dev/loopNp1`, …).
+    /// Makes the kernel look for a partition table (`/dev/loopNp1`, …).
     pub partitions: bool,
-    /// What to do if leftovers of a killed predecessor are still in use.
+    /// Handling of leftovers of a killed predecessor that are still in use.
     pub leftovers: InUse,
 }
 
@@ -47,72 +47,72 @@ impl Default for LoopOptions {
     }
 }
 
-/// Why there is no block device. Nothing was left behind.
+/// An error of attaching. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// Leftovers of a killed predecessor could not be cleared away.
+    /// Leftovers of a killed predecessor could not be removed.
     #[error(transparent)]
     Leftovers(#[from] CleanupError),
     /// The FUSE filesystem could not be mounted.
     #[error("cannot mount a FUSE filesystem in {}: {source}", runtime_dir.display())]
     Mount {
-        /// Where.
+        /// The runtime directory.
         runtime_dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No loop device could be made of the file.
+    /// No loop device could be set up over the file.
     #[error("cannot make a loop device of {}: {source}", file.display())]
     Loop {
         /// The FUSE file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Why a block device was not detached. It is still there and served; try again later.
+/// An error of detaching. Unless stated otherwise, the block device is still attached and served; try again later.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
-    /// Somebody uses it.
+    /// The block device is in use.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
     Busy {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// The file beneath is open elsewhere.
+    /// The file below is open elsewhere.
     #[error("{} is open elsewhere{}; nothing was undone", file.display(), named(others))]
     FileBusy {
         /// The FUSE file.
         file: PathBuf,
-        /// Other loop devices over it.
+        /// Other loop devices over the file.
         others: Vec<String>,
     },
-    /// Data that was written to the block device and only in its page cache could not be written
-    /// on. It is lost; detaching again goes on without it.
+    /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
+    /// continues without it.
     #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
     WriteBack {
         /// The block device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused.
+    /// The system refused the operation.
     #[error("cannot clear {}: {source}", device.display())]
     Io {
         /// The block device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The block device is gone, but the filesystem beneath is not.
+    /// The block device is detached, but the filesystem below is still mounted.
     #[error(transparent)]
     Unmount(#[from] UnmountError),
 }
 
-/// Other loop devices over the FUSE file, in words.
+/// Formats the other loop devices over the FUSE file.
 fn named(others: &[String]) -> String {
     match others {
         [] => String::new(),
@@ -120,23 +120,22 @@ fn named(others: &[String]) -> String {
     }
 }
 
-/// A device served as `/dev/loopN`. [`LoopVolume::detach`] it before dropping it; otherwise it stays
-/// behind dead until [`cleanup_stale`].
+/// A device served as `/dev/loopN`. [`LoopVolume::detach`] it before dropping it. Otherwise it is left behind without a
+/// server until [`cleanup_stale`].
 pub struct LoopVolume {
     fuse: VolumeFile,
     /// Name of the loop device, until it is cleared.
     name: Option<String>,
     node: PathBuf,
     held: Option<Held>,
-    /// What the block device has cached is lost, as was said once: do not try to save it again.
+    /// The cached data of the block device is lost, and this was reported once: do not try to write it back again.
     cache_lost: bool,
 }
 
-/// Serves `device` as a loop device, under the name `name` in `runtime_dir`, with buffers from
-/// `memory`.
+/// Serves `device` as a loop device with the name `name` in `runtime_dir`, with buffers from `memory`.
 ///
-/// Clears away what a killed predecessor of the same name left. That nobody serves the same name
-/// now is for the caller to see to.
+/// Removes the leftovers of a killed predecessor of that name. The caller must make sure that no other server serves
+/// that name.
 ///
 /// # Errors
 /// See [`AttachError`].
@@ -199,7 +198,7 @@ pub async fn attach_loop(
     }
 }
 
-/// A loop device, and what is not as good about it as it could be.
+/// A loop device, and the deviations from its ideal settings.
 struct Made {
     name: String,
     direct: bool,
@@ -221,7 +220,7 @@ impl Made {
     }
 }
 
-/// Makes a loop device over `file`. Waits for the thread that serves the file.
+/// Sets up a loop device over `file`. Waits for the thread that serves the file.
 fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<Made> {
     let open = File::options().read(true).write(true).open(file)?;
     let mut attempts = 0;
@@ -246,25 +245,24 @@ fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<Made> {
     }
 }
 
-/// Gives loop device `name` the length that its file has now.
+/// Gives loop device `name` the current length of its file.
 fn resize(name: &str, file: &Path) -> io::Result<()> {
-    // The kernel believes what it was told of the file before, unless the server has to be asked.
+    // The kernel uses its cached length of the file, unless the caller forces a request to the server.
     let always_ask = AtFlags::STATX_FORCE_SYNC;
     statx(CWD, file, always_ask, StatxFlags::SIZE)?;
     Loop::open(name, Access::Configure)?.resize()
 }
 
-/// Why nothing is done to a block device.
+/// The reason for refusing an operation on a block device.
 const LOST: &str = "the block device was taken away by another program";
 
-/// What became of an attempt to clear a loop device.
+/// The result of an attempt to clear a loop device.
 enum Cleared {
     Yes,
     Busy(Holders),
 }
 
-/// Clears loop device `name` if it is over `file` and nobody uses it; with `save`, only after what
-/// it has cached is written back.
+/// Clears loop device `name` if it is over `file` and unused. With `save`, first writes back its cached data.
 fn clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
     let mut looks = 0;
     loop {
@@ -286,7 +284,7 @@ fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError
     };
     let ours = loopdev::file_name(file);
     let is_ours = |dev: &Loop| Ok(dev.status()?.is_some_and(|status| status.file_name == ours));
-    // Who has it open must be asked before we are one of them.
+    // Determine the users before this process itself opens the device.
     let users = holders(name);
     if !users.0.is_empty() {
         return Ok(Cleared::Busy(users));
@@ -299,7 +297,7 @@ fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError
         Err(error) => return Err(failed(error)),
     };
     if !is_ours(&dev).map_err(failed)? {
-        // Somebody cleared it (`losetup --detach`), and it may be something else by now.
+        // Another program cleared the loop device (`losetup --detach`), and it may be a different one by now.
         return Ok(Cleared::Yes);
     }
     if save {
@@ -310,7 +308,7 @@ fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError
     }
     dev.clear().map_err(failed)?;
     drop(dev);
-    // With another opener the driver only makes a note to clear it when that closes.
+    // If another process has the device open, the driver only schedules the clearing for the last close.
     let dev = Loop::open(name, Access::Look).map_err(failed)?;
     if is_ours(&dev).map_err(failed)? {
         dev.keep().map_err(failed)?;
@@ -321,23 +319,24 @@ fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError
 }
 
 impl LoopVolume {
-    /// The block device, `/dev/loopN`.
+    /// Returns the path of the block device, `/dev/loopN`.
     pub fn path(&self) -> &Path {
         &self.node
     }
 
-    /// The block device, to look whether it is still there.
+    /// Returns a handle for checking that the block device still exists.
     pub fn held(&self) -> Option<Held> {
         self.held.clone()
     }
 
-    /// The loop device, unless it was cleared, by us or by another program (`losetup -d`): its number may be another's.
+    /// Returns the name of the loop device, unless it was cleared by us or by another program (`losetup -d`): then its
+    /// number may belong to another device.
     fn own_device(&self) -> Option<String> {
         let is_lost = self.held.as_ref().is_some_and(Held::is_lost);
         self.name.clone().filter(|_| !is_lost)
     }
 
-    /// Looks whether anybody uses the block device.
+    /// Checks that the block device is unused.
     ///
     /// # Errors
     /// [`DetachError::Busy`] and [`DetachError::FileBusy`].
@@ -361,21 +360,22 @@ impl LoopVolume {
         }
     }
 
-    /// The FUSE file beneath.
+    /// Returns the path of the FUSE file below.
     pub fn file(&self) -> PathBuf {
         self.fuse.file()
     }
 
-    /// Waits until the service ends by itself, as when somebody unmounts the filesystem by force,
-    /// and says why. The loop device is dead then; [`LoopVolume::detach`] still clears it away.
+    /// Waits until the service ends by itself, for example because an administrator unmounts the filesystem by force,
+    /// and returns the reason. The loop device then fails all requests; [`LoopVolume::detach`] still removes it.
     pub async fn ended(&mut self) -> Rc<Ended> {
         self.fuse.ended().await
     }
 
-    /// Tells the kernel that the device behind it became longer. The future borrows nothing.
+    /// Updates the kernel's length of the block device after the device behind it has grown. The future borrows
+    /// nothing.
     ///
     /// # Errors
-    /// The system's; the block device keeps its length.
+    /// The system's error; the block device keeps its length.
     pub fn resize(&self) -> impl Future<Output = io::Result<()>> + use<> {
         let (name, file) = (self.own_device(), self.fuse.file());
         let is_lost = name.is_none() && self.name.is_some();
@@ -390,12 +390,11 @@ impl LoopVolume {
         }
     }
 
-    /// Writes back what the block device has cached, clears it, unmounts the filesystem beneath and
-    /// removes its directory.
+    /// Writes back the cached data of the block device, clears the device, unmounts the filesystem below, and removes
+    /// its directory.
     ///
     /// # Errors
-    /// See [`DetachError`]. If anybody uses the device, nothing is undone. Calling again goes on
-    /// where the last call failed.
+    /// See [`DetachError`]. If the device is in use, nothing is changed. Another call continues at the failed step.
     pub async fn detach(&mut self) -> Result<(), DetachError> {
         if let Some(name) = self.own_device() {
             self.wait_for_other_handles().await?;
@@ -405,7 +404,7 @@ impl LoopVolume {
         self.unmount().await.map_err(DetachError::Unmount)
     }
 
-    /// A file is closed before its server hears of it.
+    /// Waits until the loop device is the only user of the file. The server learns of a close with a delay.
     async fn wait_for_other_handles(&self) -> Result<(), DetachError> {
         let loops_own = 1;
         for _ in 0..LOOKS {
@@ -415,7 +414,7 @@ impl LoopVolume {
             self.fuse.rt().sleep(LOOK_EVERY).await;
         }
         let file = self.fuse.file();
-        // As the kernel shows it, which may be by another path.
+        // Use the path that the kernel shows, which can differ from ours.
         let shown = self
             .name
             .as_ref()
@@ -433,7 +432,7 @@ impl LoopVolume {
 
     async fn clear(&mut self, name: String) -> Result<(), DetachError> {
         let file = self.fuse.file();
-        // Over a dead service there is nothing to be saved.
+        // Without a server the cached data cannot be written back.
         let save = !self.cache_lost && !self.fuse.is_over();
         let cleared = isolated(move || clear(&name, &file, save)).await;
         let device = self.node.clone();
@@ -448,7 +447,7 @@ impl LoopVolume {
         }
     }
 
-    /// The kernel lets go of the file a moment after the loop device is cleared.
+    /// Unmounts the filesystem. The kernel releases the file a moment after the loop device is cleared.
     async fn unmount(&mut self) -> Result<(), UnmountError> {
         let mut looks = 0;
         loop {

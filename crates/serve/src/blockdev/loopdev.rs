@@ -68,18 +68,18 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// What a configured loop device says of itself.
+/// The properties of a configured loop device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Status {
-    /// Device number of the filesystem its file is in.
+    /// Device number of the filesystem that contains the file.
     pub file_device: u64,
-    /// The first 63 bytes of the file's path, as given to [`Loop::configure`].
+    /// The first 63 bytes of the file's path, as passed to [`Loop::configure`].
     pub file_name: [u8; 64],
-    /// True if it reads and writes the file past the page cache.
+    /// True if the loop device bypasses the page cache of the file.
     pub direct: bool,
 }
 
-/// The name a loop device is given for a file: its path, cut to fit.
+/// Returns the name to record in a loop device over the file `path`: the path, cut to fit.
 pub(crate) fn file_name(path: &Path) -> [u8; 64] {
     let mut name = [0; 64];
     let path = path.as_os_str().as_bytes();
@@ -93,7 +93,7 @@ pub(crate) struct Loop {
     dev: File,
 }
 
-/// The name (`loop7`) of a device that is not in use. Somebody may take it before we do.
+/// Returns the name (`loop7`) of an unused device. Another program can take the device before the caller does.
 pub(crate) fn find_free() -> io::Result<String> {
     let control = File::options()
         .read(true)
@@ -107,19 +107,19 @@ pub(crate) fn find_free() -> io::Result<String> {
     Ok(format!("loop{number}"))
 }
 
-/// Where device `name` is.
+/// Returns the path of device `name`.
 pub(crate) fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
-/// What a loop device is opened for.
+/// The purpose of opening a loop device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
-    /// To ask it something. (Closing a device that was open for writing makes udev probe it.)
+    /// Read its state. (Closing a device that was open for writing makes udev probe it.)
     Look,
-    /// To configure it.
+    /// Configure it.
     Configure,
-    /// To have it alone: `EBUSY` if it, or a partition, is mounted or otherwise claimed.
+    /// Claim it exclusively: `EBUSY` if the device or a partition is mounted or otherwise claimed.
     Claim,
 }
 
@@ -139,7 +139,7 @@ impl Loop {
         Ok(Loop { dev })
     }
 
-    /// Makes it a block device over `file`. `EBUSY` if it is one already.
+    /// Turns the loop device into a block device over `file`. `EBUSY` if it is already in use.
     pub(crate) fn configure(
         &self,
         file: BorrowedFd<'_>,
@@ -171,7 +171,7 @@ impl Loop {
         }
     }
 
-    /// What it is made of; `None` if it is not in use.
+    /// Returns the device's properties; `None` if it is not in use.
     pub(crate) fn status(&self) -> io::Result<Option<Status>> {
         Ok(self.info()?.map(|info| Status {
             file_device: info.device,
@@ -180,19 +180,19 @@ impl Loop {
         }))
     }
 
-    /// Takes the file's length as it is now.
+    /// Updates the device's length to the current length of its file.
     pub(crate) fn resize(&self) -> io::Result<()> {
         // SAFETY: the request takes no argument.
         self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_SET_CAPACITY) })
     }
 
-    /// Lets go of the file, as soon as nobody has the device open.
+    /// Detaches the device from its file, as soon as no process has the device open.
     pub(crate) fn clear(&self) -> io::Result<()> {
         // SAFETY: the request takes no argument.
         self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_CLR_FD) })
     }
 
-    /// Takes back a [`Loop::clear`] that has not come to pass because the device is open elsewhere.
+    /// Cancels a [`Loop::clear`] that is pending because another process has the device open.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let Some(mut info) = self.info()? else {
             return Ok(());
@@ -202,7 +202,7 @@ impl Loop {
         self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_SET_STATUS64, &raw const info) })
     }
 
-    /// Writes the device's page cache to the file, and flushes that.
+    /// Writes the device's page cache to the file, and flushes the file.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.dev.sync_all()
     }
@@ -215,12 +215,11 @@ impl Loop {
     }
 }
 
-/// Fits the queue of device `name` to what lies behind, where the system lets us: requests of no
-/// more than `io_bytes_max` bytes, so that none is cut in two, and discards in pieces that do not
-/// keep writes waiting for long.
+/// Adapts the queue of device `name` to the server behind it, as far as the system allows. Requests have at most
+/// `io_bytes_max` bytes, so that none is split. Discards are split, so that they do not delay writes for long.
 ///
 /// # Errors
-/// The first refusal, by the path that was refused. The device works all the same.
+/// The first refusal, with the path of the refused setting. The device works all the same.
 pub(crate) fn tune(
     name: &str,
     io_bytes_max: usize,
@@ -238,7 +237,8 @@ pub(crate) fn tune(
     }
 }
 
-/// The file that loop device `name` is over, as the kernel knows it; `None` if it is not in use.
+/// Returns the path of the file under loop device `name`, as recorded by the kernel; `None` if the device is not in
+/// use.
 pub(crate) fn backing_file(name: &str) -> Option<PathBuf> {
     let path = Path::new("/sys/block").join(name).join("loop/backing_file");
     let mut path = std::fs::read(path).ok()?;
@@ -248,7 +248,7 @@ pub(crate) fn backing_file(name: &str) -> Option<PathBuf> {
     Some(std::ffi::OsString::from_vec(path).into())
 }
 
-/// All loop devices that are in use.
+/// Returns the names of all loop devices that are in use.
 pub(crate) fn in_use() -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {

@@ -1,4 +1,4 @@
-//! Which volume a block device is of, as far as the device says.
+//! The volume of a block device, as far as the device shows it.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use super::nbd::{SYS_BLOCK, backend, connection};
 use super::ublk::volume_of;
 use crate::volume_file::{directory, file_in};
 
-/// A volume, as a block device may say of itself whose it is.
+/// The identification of a volume in the kernel's data on a block device.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeMarks<'a> {
-    /// The name.
+    /// Name of the volume.
     pub name: &'a str,
-    /// The id, as for [`super::NbdOptions::volume`], if it is known.
+    /// Id of the volume, as for [`super::NbdOptions::volume`], if known.
     pub id: Option<&'a str>,
-    /// The id in 64 bits, as for [`super::UblkOptions::volume`], if it is known.
+    /// Id of the volume in 64 bits, as for [`super::UblkOptions::volume`], if known.
     pub number: Option<u64>,
 }
 
-/// True if a server of the volume made `device` (`/dev/loop0`), whether or not that server is alive. Where the device does
-/// not say whose it is, this is believed.
+/// Returns true if a server of the volume made `device` (`/dev/loop0`), even if this server has ended. Also returns
+/// true if the device does not show its volume.
 pub fn is_of_volume(device: &Path, volume: &VolumeMarks<'_>) -> bool {
     let Some(name) = device.file_name().and_then(|name| name.to_str()) else {
         return false;
@@ -28,7 +28,7 @@ pub fn is_of_volume(device: &Path, volume: &VolumeMarks<'_>) -> bool {
     let sys = Path::new(SYS_BLOCK);
     if name.starts_with("loop") {
         let file = loopdev::backing_file(name);
-        // In whichever runtime directory.
+        // The runtime directory does not matter.
         return file
             .is_some_and(|file| file.ends_with(file_in(&directory(Path::new(""), volume.name))));
     }

@@ -1,21 +1,20 @@
-//! Kernel block devices made of what the front ends serve.
+//! Kernel block devices on top of the front ends.
 //!
-//! Which way there is depends on the kernel.
-//! - [`attach_ublk`]: `/dev/ublkbN`, whose requests the kernel hands to our own ring. It can be taken up
-//!   again when its server was killed.
-//! - [`attach_loop`]: a loop device over a FUSE file ([`crate::volume_file`]). Any kernel has that.
-//! - [`attach_nbd`]: `/dev/nbdN`, the kernel as a client of our NBD server ([`crate::nbd`]).
+//! The kernel determines the available kinds.
+//! - [`attach_ublk`]: `/dev/ublkbN`, whose requests the kernel passes to our own ring. After its server was killed,
+//!   another server can recover the device.
+//! - [`attach_loop`]: a loop device over a FUSE file ([`crate::volume_file`]). Any kernel supports this.
+//! - [`attach_nbd`]: `/dev/nbdN`, with the kernel as a client of our NBD server ([`crate::nbd`]).
 //!
-//! A block device outlives mistakes badly: one that is torn down under a mounted filesystem takes
-//! the data with it, and one whose server was killed stays behind dead. Hence the two rules here:
-//! detaching refuses, with the names of who uses the device, before it undoes anything; and
-//! everything made here can be recognised and cleared away by [`cleanup_stale`] without any record
-//! but what the kernel itself shows. An nbd device shows too little, so there is a note of it
-//! (`nbd_note.rs`); the kernel clears it away itself once nobody uses it.
+//! Mistakes with a block device are costly: a device torn down under a mounted filesystem loses data, and a device
+//! whose server was killed stays behind without function. Hence two rules. First, detaching refuses, and names the
+//! users of the device, before it changes anything. Second, everything made here can be recognised and removed by
+//! [`cleanup_stale`], from the kernel's own data alone. The kernel shows too little about an nbd device, so a note file
+//! describes it (`nbd/note.rs`); the kernel removes such a device itself after its last user closes it.
 //!
-//! Nobody here keeps the loop device open while it is in use. If the process were killed, closing
-//! it would write back the device's page cache to a server that is already gone. For the same
-//! reason `LO_FLAGS_AUTOCLEAR` is of no use: without an opener the device would be cleared at once.
+//! No process keeps the loop device open while it is in use. If the process were killed, closing the device would write
+//! back its page cache to a server that no longer exists. For this reason `LO_FLAGS_AUTOCLEAR` is of no use: without an
+//! opener the device would be cleared at once.
 
 mod cached;
 mod held;

@@ -1,9 +1,9 @@
-//! What a killed server leaves behind, and clearing it away.
+//! The leftovers of a killed server, and their removal.
 //!
-//! When the server dies its connection closes and every request to the filesystem fails with
-//! `ENOTCONN`; but the mount stays, and with it the loop device, which answers everything with an
-//! I/O error, and perhaps a filesystem mounted from it. They are recognised by what the kernel
-//! shows: the mount by its place and type, the loop device by the file it is over.
+//! When the server dies, its connection closes and every request to the filesystem fails with `ENOTCONN`. But the mount
+//! stays, and with it the loop device, which answers everything with an I/O error, and perhaps a filesystem mounted
+//! from the loop device. They are recognised by the kernel's data: the mount by its directory and type, the loop device
+//! by the file under it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,70 +19,70 @@ use super::loopdev::{self, Access, Loop};
 use crate::volume_file::{directory, file_in};
 use forebay_os::FUSE_TYPE;
 
-/// A server that is alive answers within this time.
+/// A live server answers within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What to do with leftovers that are still in use.
+/// Handling of leftovers that are still in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InUse {
-    /// Leave everything as it is and say who uses it.
+    /// Leaves everything unchanged and reports the users.
     Refuse,
-    /// Detach filesystems that are mounted from the dead device from the file tree (as `umount
-    /// --lazy` does). Programs that use them go on seeing errors until they let go.
+    /// Detaches filesystems that are mounted from the device from the file tree (as `umount --lazy` does). Programs
+    /// that use them get errors until they close their files.
     Detach,
 }
 
-/// What was cleared away.
+/// The removed leftovers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cleaned {
-    /// Filesystems detached from a dead device, where they were mounted.
+    /// Mount directories of the detached filesystems.
     pub detached: Vec<PathBuf>,
-    /// Loop devices cleared.
+    /// Cleared loop devices.
     pub loops: Vec<PathBuf>,
-    /// The FUSE mount removed.
+    /// The removed FUSE mount.
     pub mount: Option<PathBuf>,
 }
 
-/// Why leftovers were not cleared away.
+/// An error of removing leftovers.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
-    /// They are no leftovers: somebody serves them.
+    /// They are not leftovers: a live server serves them.
     #[error("{} is being served by another process", dir.display())]
     Served {
-        /// Where the filesystem is mounted.
+        /// The mount directory.
         dir: PathBuf,
     },
-    /// Whoever serves them gives no answer.
+    /// The server does not answer.
     #[error(
         "{0} is mounted and its server does not answer; end it, or cut it off with: umount --force {0}",
         dir.display()
     )]
     Hangs {
-        /// Where the filesystem is mounted.
+        /// The mount directory.
         dir: PathBuf,
     },
-    /// Something else is mounted there.
+    /// A different filesystem is mounted at the directory.
     #[error("{} is a mount point of type {fstype}, not ours to remove", dir.display())]
     Foreign {
-        /// Where.
+        /// The mount directory.
         dir: PathBuf,
-        /// The type of what is mounted.
+        /// The type of the mounted filesystem.
         fstype: String,
     },
-    /// The dead block device is still in use.
+    /// The block device without a server is still in use.
     #[error("the dead block device {} is still in use: {holders}", device.display())]
     InUse {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// The system refused.
+    /// The system refused the operation.
     #[error("cannot clear away {}: {source}", what.display())]
     Io {
-        /// What.
+        /// The affected path.
         what: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -94,13 +94,13 @@ fn io_error(what: &Path) -> impl Fn(io::Error) -> CleanupError {
     }
 }
 
-/// Clears away what a killed server of volume `name` left: filesystems mounted from the dead loop
-/// device (only with [`InUse::Detach`]), the loop device, the FUSE mount, its directory.
+/// Removes the leftovers of a killed server of volume `name`: filesystems mounted from its loop device (only with
+/// [`InUse::Detach`]), the loop device, the FUSE mount, and its directory.
 ///
-/// May wait for the disk and for other servers; not to be called on a thread that serves.
+/// May wait for the disk and for other servers, so a thread that serves must not call this.
 ///
 /// # Errors
-/// See [`CleanupError`]. Nothing that is alive is touched.
+/// See [`CleanupError`]. Mounts and devices with a live server are not touched.
 pub fn cleanup_stale(
     runtime_dir: &Path,
     name: &str,
@@ -139,11 +139,11 @@ pub fn cleanup_stale(
     Ok(cleaned)
 }
 
-/// Asks the filesystem something that only its server can answer.
+/// Checks that the filesystem has no server, with a request that only a server can answer.
 fn check_dead(dir: &Path) -> Result<(), CleanupError> {
     let (tell, told) = mpsc::channel();
     let asked = dir.to_owned();
-    // On a thread of its own: if the server hangs, so does whoever asks.
+    // If the server hangs, the calling thread hangs too, so use a separate thread.
     std::thread::Builder::new()
         .name("forebay-probe".into())
         .spawn(move || tell.send(rustix::fs::statfs(&asked).map(drop)))
@@ -157,8 +157,8 @@ fn check_dead(dir: &Path) -> Result<(), CleanupError> {
     }
 }
 
-/// True if loop device `name` is over `file`, which may have been in one of `mounts`. After a lazy
-/// unmount the kernel no longer knows the file's whole path, but the name given to it stays.
+/// Returns true if loop device `name` is over `file`, which may have been in one of `mounts`. After a lazy unmount the
+/// kernel no longer has the file's whole path, but the name recorded in the loop device stays.
 fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
     let Some(path) = loopdev::backing_file(name) else {
         return false;
@@ -166,7 +166,7 @@ fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
     if path == file {
         return true;
     }
-    // Other people's devices are not even opened.
+    // Do not even open the devices of other programs.
     if path.file_name() != file.file_name() {
         return false;
     }
@@ -189,8 +189,8 @@ fn clear(
     cleaned: &mut Cleaned,
 ) -> Result<(), CleanupError> {
     let device = loopdev::node(name);
-    // A device without a file is anybody's, under the same name. While it is open here it keeps its
-    // file; so what is looked at, detached and cleared from here on is what was found.
+    // A cleared loop device can be reused by any program under the same number. While the device is open here it keeps
+    // its file, so all following checks and operations apply to the device that was found.
     let dev = Loop::open(name, Access::Look).map_err(io_error(&device))?;
     if !is_ours() {
         return Ok(());
@@ -209,7 +209,7 @@ fn clear(
         }
         users = holders(name);
     }
-    // A process that has the dead device open is no obstacle to a lazy clear; the others are.
+    // A process that has the failed device open is no obstacle to a lazy clear; other users are.
     let obstacle = !users.0.is_empty() && (in_use == InUse::Refuse || users.are_lasting());
     if obstacle {
         return Err(CleanupError::InUse {
@@ -219,7 +219,8 @@ fn clear(
     }
     dev.clear().map_err(io_error(&device))?;
     drop(dev);
-    // It is gone with whoever has opened it meanwhile. Whose it is then is not asked.
+    // The device is cleared when the processes that opened it meanwhile have closed it. Its later owner does not
+    // matter.
     if in_use == InUse::Refuse {
         let users = lasting_users(name, |_| !is_ours());
         if is_ours() {
@@ -233,8 +234,8 @@ fn clear(
     Ok(())
 }
 
-/// Who uses a device: looks again for a while, since processes that only look at it let go soon, until somebody
-/// does who will not, or it `is_enough`.
+/// Returns the users of a device. Looks again for a while, since processes that only probe the device close it soon,
+/// until a lasting user is found or `is_enough` returns true.
 fn lasting_users(name: &str, is_enough: impl Fn(&Holders) -> bool) -> Holders {
     for _ in 0..LOOKS {
         let users = holders(name);
@@ -249,7 +250,7 @@ fn lasting_users(name: &str, is_enough: impl Fn(&Holders) -> bool) -> Holders {
 fn unmount(dir: &Path, in_use: InUse) -> io::Result<()> {
     let unmount = |flags| rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW);
     match unmount(UnmountFlags::empty()) {
-        // A detached loop device may hold the file until its last user lets go.
+        // A detached loop device may hold the file until its last user closes it.
         Err(Errno::BUSY) if in_use == InUse::Detach => unmount(UnmountFlags::DETACH)?,
         done => done?,
     }

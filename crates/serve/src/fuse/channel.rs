@@ -1,11 +1,11 @@
-//! One open `/dev/fuse`: requests are taken from it and replies given to it, never waiting.
+//! One open `/dev/fuse`: receives requests and sends replies, without waiting.
 //!
-//! The connection must close when this process is killed, or what waits for its replies waits for
-//! ever. If that is a thread of this same process, the process's memory lives on with it, with the
-//! memory the ring, and with the ring whatever descriptor a request on it holds. So no read, write or
-//! poll of `/dev/fuse` is ever given to the ring, which polls an epoll descriptor: that watches without
-//! holding. Commands of the driver (`entries.rs`) do hold it, but the kernel gives them up when the thread
-//! that made them ends, whatever becomes of the ring.
+//! The connection must close when this process is killed. Otherwise a thread that waits for one of its replies waits
+//! for ever. If this thread belongs to the process itself, it keeps the process's memory alive, the memory keeps the
+//! ring alive, and the ring keeps all descriptors of its pending requests open. So no read, write or poll of
+//! `/dev/fuse` is ever submitted to the ring. The ring polls an epoll descriptor instead, which watches `/dev/fuse`
+//! without holding it. Commands of the driver (`entries.rs`) do hold the descriptor, but the kernel cancels them when
+//! the thread that submitted them ends, even if the ring lives on.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,16 +17,16 @@ use rustix::io::Errno;
 
 use forebay_fuse::{FIXED, OUT_HEADER, out_header};
 
-/// What a look for requests found.
+/// The result of an attempt to receive a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Received {
-    /// A request of so many bytes.
+    /// A request of this many bytes.
     Message(usize),
-    /// None is waiting.
+    /// No request is queued.
     Nothing,
     /// The filesystem was unmounted.
     Unmounted,
-    /// The connection was cut: forced unmount, or by hand under `/sys/fs/fuse/connections`.
+    /// The connection was cut by a forced unmount, or by hand in `/sys/fs/fuse/connections`.
     Aborted,
 }
 
@@ -37,23 +37,23 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// That of a mounted filesystem, by a descriptor that does not block.
+    /// Wraps the non-blocking descriptor of a mounted filesystem.
     pub(crate) fn new(fd: OwnedFd) -> Channel {
         Channel { fd: Rc::new(fd) }
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The descriptor, to be kept by commands of the driver.
+    /// Returns the shared descriptor, for commands of the driver, which must keep it.
     pub(crate) fn shared(&self) -> &Fd {
         &self.fd
     }
 
-    /// A descriptor that is readable when there are requests. The ring may hold it. To be made once
-    /// the connection is mounted: before, the kernel has nothing to watch.
+    /// Returns a descriptor that is readable when requests are queued. The ring may hold it. It must be created after
+    /// mounting: before, the kernel has nothing to watch.
     pub(crate) fn watch(&self) -> io::Result<Fd> {
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
@@ -61,8 +61,8 @@ impl Channel {
         Ok(Rc::new(watch))
     }
 
-    /// Takes the next request, if there is one: its first bytes into `fixed`, the rest, such as a
-    /// write's data, into `rest`. So the data of a write lies aligned where `rest` does.
+    /// Receives the next request, if any: its first bytes into `fixed`, the rest, such as a write's data, into `rest`.
+    /// So the data of a write has the alignment of `rest`.
     pub(crate) fn receive(&self, fixed: &mut [u8; FIXED], rest: &mut [u8]) -> io::Result<Received> {
         let mut parts = [IoSliceMut::new(fixed), IoSliceMut::new(rest)];
         loop {
@@ -71,7 +71,7 @@ impl Channel {
                 Err(Errno::AGAIN) => Ok(Received::Nothing),
                 Err(Errno::NODEV) => Ok(Received::Unmounted),
                 Err(Errno::CONNABORTED) => Ok(Received::Aborted),
-                // The request was taken back while it was being copied: there may be others.
+                // The request was cancelled during the copy; others may be queued.
                 Err(Errno::NOENT | Errno::INTR) => continue,
                 Err(error) => Err(error.into()),
             };
@@ -99,7 +99,7 @@ impl Channel {
         loop {
             return match rustix::io::writev(&self.fd, &parts) {
                 Err(Errno::INTR) => continue,
-                // Nobody waits for it any more: interrupted, aborted, unmounted.
+                // The reply is no longer awaited: interrupted, aborted, unmounted.
                 Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => Ok(()),
                 Err(error) => Err(error),
             };

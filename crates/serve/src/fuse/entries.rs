@@ -1,8 +1,9 @@
-//! Requests that come by the ring (FUSE over io_uring), where the kernel offers it (`/sys/module/fuse/parameters/enable_uring`).
+//! Requests through the ring (FUSE over io_uring), where the kernel offers this
+//! (`/sys/module/fuse/parameters/enable_uring`).
 //!
-//! The kernel has a queue for each processor. Each gets some entries; a request that finds none free waits in its queue. What
-//! cannot come by the ring comes by `/dev/fuse` as before (that inodes are forgotten), and so does all until every queue
-//! has an entry: nothing is lost if the kernel refuses them.
+//! The kernel has one queue for each processor, and each queue gets some entries. A request that finds no free entry
+//! waits in its queue. Messages that cannot use the ring (such as those that inodes are forgotten) use `/dev/fuse` as
+//! before, and so do all requests until every queue has an entry. Nothing is lost if the kernel refuses the entries.
 
 use std::io;
 use std::rc::Rc;
@@ -18,19 +19,19 @@ use super::handler::Handler;
 use super::request::{Arrival, Came, Connection};
 use crate::requests::{FRONT_RESERVE, Memory};
 
-/// Entries of all queues together take this part of the memory for requests.
+/// The entries of all queues together take this fraction (1/`SHARE`) of the memory for requests.
 const SHARE: u64 = 4;
 const OF_EACH_MAX: usize = 32;
-/// Requests taken in a row before other tasks get a turn.
+/// Requests received in a row before other tasks can run.
 const BATCH: usize = 32;
-/// How long the kernel may take to give all entries back when the connection has ended.
+/// Time limit for the kernel to return all entries after the connection has ended.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The task that takes requests by the ring.
+/// The task that receives requests through the ring.
 pub(super) type Fetching = Task<()>;
 
-/// Has the kernel send requests by the ring. `None` if there is no memory for it, or there are too many processors; then all
-/// comes as it did.
+/// Makes the kernel send requests through the ring. `None` if the memory does not suffice for the number of processors,
+/// or the setup fails; all requests then come through `/dev/fuse`.
 pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) -> Option<Fetching> {
     let plan = match processors().and_then(|queues| Plan::new(&connection.memory, queues)) {
         Ok(plan) => plan,
@@ -48,7 +49,7 @@ pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) ->
     }))
 }
 
-/// How many entries there are to be, and the account that their memory is leased from, and other memory for their requests.
+/// The number of entries, and the account for their memory and for other memory of their requests.
 struct Plan {
     queues: usize,
     of_each: usize,
@@ -80,7 +81,7 @@ impl Plan {
     ) -> io::Result<()> {
         let mut leases = Vec::new();
         for _ in 0..self.queues * self.of_each {
-            // Within the account's reserve, so at once.
+            // The lease is within the account's reserve, so it is granted at once.
             let lease = self.account.lease(Memory::cost(IO_BYTES_MAX)).await;
             leases.push(lease);
         }
@@ -92,14 +93,14 @@ impl Plan {
     }
 }
 
-/// How many processors there may ever be: so many queues the kernel has.
+/// Returns the maximum number of processors, which is also the kernel's number of queues.
 fn processors() -> io::Result<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let all = count(&list);
     all.ok_or_else(|| io::Error::other(format!("cannot understand the processors {list:?}")))
 }
 
-/// How many numbers a list has that is like `0-3,8`.
+/// Counts the numbers in a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -109,7 +110,7 @@ fn count(list: &str) -> Option<usize> {
     list.trim().split(',').map(of_range).sum()
 }
 
-/// Until the connection has ended, and all entries are back.
+/// Receives requests until the connection has ended and all entries are back.
 async fn take_requests<H: Handler>(
     connection: &Rc<Connection>,
     handler: &Rc<H>,
@@ -161,7 +162,7 @@ async fn take<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>, entry: E
     handler.take(arrival).await;
 }
 
-/// Waits until the kernel has given back all entries of a connection that has ended.
+/// Waits until the kernel has returned all entries of an ended connection.
 pub(super) async fn end(rt: &Rt, fetching: Fetching) {
     if rt.timeout(END_PATIENCE, fetching).await.is_err() {
         tracing::warn!("the kernel keeps entries of a FUSE connection that has ended");
@@ -203,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(of_each(bound, queues), expected, "{bound} by {queues}");
         }
-        // What others were promised is not taken from them.
+        // Memory reserved by others is not available.
         let memory = Memory::new(usual);
         let promised = memory.account(usual / 5 * 4);
         assert!(promised.is_some() && Plan::new(&memory, 2).is_err());

@@ -1,4 +1,4 @@
-//! What requests that come by the ring lie in.
+//! A request that came through the ring, in its entry.
 
 use forebay_device::Buf;
 use forebay_os::FuseEntry;
@@ -6,10 +6,10 @@ use forebay_rt::{Account, Lease};
 
 use crate::requests::Memory;
 
-/// Entries of one queue: with fewer, requests of one processor would wait for each other.
+/// Minimum number of entries in a queue: with fewer, requests of one processor would wait for each other.
 pub(super) const OF_EACH_MIN: usize = 4;
 
-/// A request in an entry, and what memory for it is leased from.
+/// A request in an entry, and the account for its memory.
 pub(super) struct Entry<'a> {
     pub(super) entry: FuseEntry,
     pub(super) account: &'a Account,
@@ -25,7 +25,8 @@ impl Entry<'_> {
         self.account.lease(Memory::cost(len)).await
     }
 
-    /// The first `len` bytes of a write's data, copied: the entry's memory is the kernel's again when it is answered.
+    /// Returns a copy of the first `len` bytes of a write's data. The copy is needed because the entry's memory belongs
+    /// to the kernel again after the answer.
     pub(super) async fn data(&mut self, memory: &Memory, len: usize) -> (Buf, Lease) {
         let lease = self.lease(len).await;
         let mut data = memory.take(len);

@@ -1,4 +1,4 @@
-//! What requests are received into.
+//! The receive buffer of a FUSE connection.
 
 use std::io;
 
@@ -10,23 +10,24 @@ use super::channel::{Channel, Received};
 use crate::requests::{FRONT_RESERVE, Memory};
 use forebay_fuse::{FIXED, HEADER};
 
-/// A write's data is copied out of the buffer that requests are received into if it is at most this
-/// long; what is longer takes the buffer with it.
+/// Data of a write up to this length is copied out of the receive buffer. Longer data keeps the buffer.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// A buffer for one message, and the account that memory for requests is leased from.
+/// A buffer for one message, and the account for the memory of requests.
 pub(super) struct Inbox {
     memory: Memory,
     account: Account,
     pub(super) fixed: [u8; FIXED],
-    /// Of the largest size.
+    /// A buffer of the largest size.
     rest: BufMut,
     lease: Lease,
 }
 
 impl Inbox {
+    /// Creates an inbox with its receive buffer.
+    ///
     /// # Errors
-    /// If all of the memory is promised to others.
+    /// If all of the memory is reserved by others.
     pub(super) async fn new(memory: &Memory) -> io::Result<Inbox> {
         let promised = "the memory for requests is promised to others";
         let account = memory.account(FRONT_RESERVE);
@@ -40,12 +41,12 @@ impl Inbox {
         })
     }
 
-    /// Takes the next message, if there is one.
+    /// Receives the next message, if any.
     pub(super) fn receive(&mut self, channel: &Channel) -> io::Result<Received> {
         channel.receive(&mut self.fixed, &mut self.rest)
     }
 
-    /// What lies behind the header of a message of `total` bytes, in its two pieces.
+    /// Returns the two parts behind the header of a message of `total` bytes.
     pub(super) fn body(&self, total: usize) -> [&[u8]; 2] {
         let front = &self.fixed[HEADER..total.clamp(HEADER, FIXED)];
         [front, &self.rest[..total.saturating_sub(FIXED)]]
@@ -56,9 +57,9 @@ impl Inbox {
         self.account.lease(Memory::cost(len)).await
     }
 
-    /// The first `len` bytes of a write's data, with their lease. A small part is copied, since it
-    /// would keep the whole buffer from use (and was just written by this processor, so the copy is
-    /// cheap); a large one is handed over, and another buffer takes its place.
+    /// Returns the first `len` bytes of a write's data, with their lease. Short data is copied: otherwise it would
+    /// block the whole buffer, and the copy is cheap because this processor just wrote the data. Long data is returned
+    /// in its buffer, and a new buffer replaces it.
     pub(super) async fn data(&mut self, len: usize) -> (Buf, Lease) {
         if len <= COPIED_BYTES_MAX {
             let lease = self.lease(len).await;

@@ -1,18 +1,17 @@
-//! A FUSE server: what the kernel asks of a mounted filesystem, handed to a `Handler`.
+//! A FUSE server: passes the kernel's requests to a mounted filesystem on to a `Handler`.
 //!
-//! # Why the protocol is spoken here, and not by a library
+//! # Reasons for an own implementation of the protocol
 //!
-//! The `fuser` crate was tried first. Its session owns a thread, so each request crossed to the
-//! volume's executor and its reply was sent from there. With a server that does nothing but copy
-//! memory, 4 KiB at depth 32 through a loop device on two cores, the crossing alone cost a tenth to
-//! a quarter of the requests a second, before the volume's own work; reading `/dev/fuse` on the
-//! executor's thread cost nothing that could be measured (`examples/compare.sh` measures it again).
-//! It saves a copy as well: the data of a large write is read from the kernel straight into an
-//! aligned buffer that goes down the stack, while a library has to lend its own.
+//! The `fuser` crate was tried first. Its session owns a thread, so each request crossed to the volume's executor and
+//! its reply was sent from there. With a server that does nothing but copy memory, 4 KiB at depth 32 through a loop
+//! device on two cores, the crossing alone cost a tenth to a quarter of the requests per second, before the volume's
+//! own work. Reading `/dev/fuse` on the executor's thread cost nothing measurable (`examples/compare.sh` repeats the
+//! measurement). The own implementation also saves a copy: the data of a large write is read from the kernel straight
+//! into an aligned buffer that is passed down the stack, while a library has to lend its own buffer.
 //!
-//! What is exchanged is in `forebay-fuse`.
+//! The message formats are in `forebay-fuse`.
 //!
-//! # How requests flow
+//! # Flow of requests
 //!
 //! ```text
 //!  /dev/fuse ─▶ channel ─▶ inbox ─▶ session ─▶ Handler: answers an Arrival at once,
@@ -20,34 +19,32 @@
 //!      └──────── channel ◀──────────────────── Underway
 //! ```
 //!
-//! One task waits until `/dev/fuse` is readable and takes requests until there are none. Each that
-//! is begun goes as far as it can at once, and becomes a task of its own if it must wait;
-//! its reply is written when it is done, in any order.
-//! Taking and replying are copies in memory and never wait, so they are plain system calls and not
-//! entries on the ring. (Reads of `/dev/fuse` on the ring were considered: several at once wake
-//! each other for nothing, and a single one is a poll and a read just the same.) When too much is
-//! under way, or there is no memory for the next request, the task stops taking; the kernel's own queue
-//! holds the rest.
+//! One task waits until `/dev/fuse` is readable, and receives requests until the queue is empty. Each request that is
+//! begun runs at once as far as possible, and becomes a task of its own only if it must wait. Replies are written on
+//! completion, in any order. Receiving and replying are copies in memory and never wait, so they are plain system calls
+//! and not entries on the ring. (Reads of `/dev/fuse` on the ring were considered: several concurrent reads wake each
+//! other needlessly, and a single read costs a poll and a read just the same.) When too many requests are under way, or
+//! memory for the next request is lacking, the task stops receiving; the kernel's own queue holds the rest.
 //!
-//! Where the kernel offers FUSE over io_uring (off unless an administrator switches it on) and the handler wishes it, requests
-//! come in entries on the ring and are answered there, many by one system call (`entries.rs`): a third to a half of what
-//! the transport costs is saved. What a handler sees is the same.
+//! If the kernel offers FUSE over io_uring (off unless an administrator switches it on) and the handler requests it,
+//! requests come in entries on the ring. They are answered there, many by one system call (`entries.rs`), which saves a
+//! third to a half of the transport's cost. The handler sees no difference.
 //!
-//! Left out on purpose: splice (it costs more than it saves at 4 KiB), interrupts (a device's request
-//! is driven to its end anyway).
+//! Left out on purpose: splice (it costs more than it saves at 4 KiB), interrupts (a device's request is driven to its
+//! end anyway).
 //!
-//! # What must not happen
+//! # Deadlocks to avoid
 //!
-//! The thread that serves must never wait for what it serves. So it never touches the mounted files,
-//! and everything that does (making a loop device flushes the file, clearing one writes back its
-//! page cache) runs on a helper thread ([`forebay_os::isolated`]); and what is told to the kernel unasked, which may wait for pages
-//! that are being read or written, is told by one (`notify.rs`).
+//! The serving thread must never wait for the files that it serves. So it never accesses the mounted files. All
+//! operations that do (configuring a loop device flushes the file, clearing a loop device writes back its page cache)
+//! run on a helper thread ([`forebay_os::isolated`]). Unsolicited notifications to the kernel, which may wait for pages
+//! that are being read or written, are also sent by a helper thread (`notify.rs`).
 //!
-//! And when the process is killed, the connection must close, even while such a helper waits for a
-//! reply. So the helper gives up its hold on `/dev/fuse`, and so does the ring (`channel.rs`).
+//! When the process is killed, the connection must close, even while a helper thread waits for a reply. So neither the
+//! helper threads nor the ring hold `/dev/fuse` open (`channel.rs`).
 //!
-//! Reading order: `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`, `entries.rs`,
-//! `notify.rs`, and `mounted.rs` for the ends.
+//! Reading order: `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`, `entries.rs`, `notify.rs`,
+//! and `mounted.rs` for the start and end of a mount.
 
 mod channel;
 mod entries;

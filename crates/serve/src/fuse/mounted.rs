@@ -16,7 +16,7 @@ use super::request::Connection;
 use super::session::{self, Ended, UNDER_WAY_MAX};
 use crate::requests::{Memory, UnderWay};
 
-/// A mount of ours. Unmount it before dropping it; otherwise it stays behind dead.
+/// A mounted filesystem. Unmount it before dropping it; otherwise a stale mount stays behind.
 pub struct Mounted {
     rt: Rt,
     serving: Option<Task<Ended>>,
@@ -24,11 +24,11 @@ pub struct Mounted {
     over: Over,
     by_ring: Rc<Cell<bool>>,
     mount: Mount,
-    /// By what the system knows the filesystem: no other one that is mounted has this number.
+    /// The system's number of the filesystem, unique among all mounted filesystems.
     device: Option<(u32, u32)>,
 }
 
-/// Knows when a session is over, whoever unmounted it. Clones know it together.
+/// The end of a session, by any unmount, as an event. Clones share it.
 #[derive(Clone, Default)]
 pub struct Over(Rc<(Cell<bool>, Event)>);
 
@@ -38,45 +38,46 @@ impl Over {
         self.0.1.notify_all();
     }
 
-    /// Waits for it.
+    /// Waits for the end of the session.
     pub async fn wait(&self) {
         self.0.1.until(|| self.0.0.get().then_some(())).await;
     }
 }
 
-/// How long a session may take to end that nobody can reach any more, unless somebody has something open there.
+/// Time limit for a session to end after its mount has disappeared from the file tree. The session lasts longer only if
+/// a process has a file open in the filesystem.
 const GONE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a filesystem was not unmounted. It is still served.
+/// An error of unmounting a filesystem, which is still served.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
-    /// It was unmounted lazily, and something has a file open there.
+    /// The filesystem was unmounted lazily, and a process still has a file open in it.
     #[error("{} is unmounted, and still in use; it ends when it no longer is", dir.display())]
     StillUsed {
-        /// Where it was mounted.
+        /// The former mount directory.
         dir: PathBuf,
     },
-    /// Something has a file open, or its working directory there.
+    /// A process has a file open in the filesystem, or has its working directory there.
     #[error("{} is in use; nothing was undone", dir.display())]
     Busy {
-        /// Where it is mounted.
+        /// The mount directory.
         dir: PathBuf,
     },
-    /// The system refused.
+    /// The system refused the operation.
     #[error("cannot unmount {}: {source}", dir.display())]
     Io {
-        /// Where it is mounted.
+        /// The mount directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Mounted {
-    /// Mounts what `handler` answers for. It is served on `rt` with buffers from `memory`.
+    /// Mounts the filesystem of `handler`, and serves it on `rt` with buffers from `memory`.
     ///
     /// # Errors
-    /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel, not root.
+    /// If `/dev/fuse` cannot be opened or mounted: the kernel has no FUSE, or the process is not root.
     pub fn new<H: Handler>(
         rt: &Rt,
         ring: &Rc<Ring>,
@@ -123,12 +124,12 @@ impl Mounted {
         })
     }
 
-    /// Where it is mounted. The thread that serves it must not look there.
+    /// Returns the mount directory. The thread that serves it must not access the directory.
     pub fn dir(&self) -> &Path {
         &self.mount.dir
     }
 
-    /// False once it is not mounted there any more, which may be before the last of its users is gone.
+    /// Returns false once the filesystem is no longer mounted at its directory, possibly while processes still use it.
     pub fn is_there(&self) -> bool {
         self.mount.is_there(self.device)
     }
@@ -137,22 +138,22 @@ impl Mounted {
         &self.rt
     }
 
-    /// True if the session has ended: nothing that is asked of the filesystem will succeed.
+    /// Returns true if the session has ended: all further requests to the filesystem will fail.
     pub fn is_over(&self) -> bool {
         self.serving.as_ref().is_none_or(Task::is_finished)
     }
 
-    /// True if requests come by io_uring, false if they come by `/dev/fuse`.
+    /// Returns true if requests come through io_uring, false if through `/dev/fuse`.
     pub fn is_by_ring(&self) -> bool {
         self.by_ring.get()
     }
 
-    /// Who knows when the session is over.
+    /// Returns the event of the session's end.
     pub fn over(&self) -> Over {
         self.over.clone()
     }
 
-    /// Waits until the session is over, and says why. It is over after an unmount, by whomever.
+    /// Waits until the session ends, and returns the reason. Any unmount ends the session, also one by another process.
     pub async fn ended(&mut self) -> Rc<Ended> {
         if let Some(serving) = self.serving.as_mut() {
             let ended = Rc::new(serving.await);
@@ -165,7 +166,7 @@ impl Mounted {
     /// Unmounts, waits for the requests under way, and removes the directory.
     ///
     /// # Errors
-    /// See [`UnmountError`]. The filesystem is served on; try again.
+    /// See [`UnmountError`]. The filesystem is still served; the caller can try again.
     pub async fn unmount(&mut self) -> Result<(), UnmountError> {
         if !self.is_over() && !self.mount.is_anywhere(self.device) {
             let (rt, dir) = (self.rt.clone(), self.mount.dir.clone());
@@ -174,14 +175,14 @@ impl Mounted {
         }
         if self.is_over() && self.mount.device() != self.device {
             self.ended().await;
-            // Unmounted by somebody else; what is mounted there now, if anything, is none of ours.
+            // Another process unmounted it; a different filesystem mounted there now is not ours.
             let mount = &self.mount;
             return mount.remove_dir().map_err(|source| UnmountError::Io {
                 dir: mount.dir.clone(),
                 source,
             });
         }
-        // Who uses one that was cut off, as by `umount --force`, gets nothing but errors.
+        // Users of a filesystem that was cut off, as by `umount --force`, get only errors, so a lazy unmount is safe.
         let (mount, lazy) = (self.mount.clone(), self.is_over());
         let done = isolated(move || mount.unmount(lazy)).await;
         if let Err(source) = done.and_then(|done| done) {

@@ -1,16 +1,17 @@
-//! What is told to the kernel unasked: that what it keeps of a file is not right any more.
+//! Unsolicited notifications to the kernel: its cached data or attributes of a file are no longer valid.
 //!
-//! The kernel does it at once, and waits for pages that are being read or written: for replies of ours. So a thread of its
-//! own tells it, which may wait, and is made when it is first needed. What nobody but the kernel knows of a file, its attributes,
-//! is told by another, since that waits for no page: a write may be answered only when it is done.
+//! The kernel processes a notification at once, and waits for pages that are being read or written, so possibly for our
+//! own replies. Hence a separate thread, created on first use, sends the notifications and may wait. A second thread
+//! sends notifications about attributes, which wait for no page: the answer to a write may depend on such a
+//! notification.
 //!
-//! What is to be forgotten of a file while something of it is being told becomes one with what waits already. So memory
-//! is bounded by the numbers of files and of requests, however long the kernel takes.
+//! Notifications about a file that come during a notification about this file are merged with those already queued. So
+//! the numbers of files and of requests bound the memory, however slow the kernel is.
 //!
-//! If the process is killed while a thread waits there for a reply that never comes, the thread keeps the connection open
-//! (`channel.rs`), and what it waits for is kept by a page that somebody else uses at that moment. Databases that change pages by
-//! updates and through the page cache met that once in some dozens of kills. So whoever mounts or unmounts the filesystem next
-//! cuts the connection of a daemon that was killed and is not gone (`cli/src/lock.rs`).
+//! If the process is killed while a thread waits in the kernel for a reply that never comes, the thread keeps the
+//! connection open (`channel.rs`). It waits for a page that another program uses at that moment. Databases that change
+//! pages by updates through the page cache ran into this once in some dozens of kills. So before the next mount or
+//! unmount of the filesystem, the connection of a killed daemon whose process still exists is cut (`cli/src/lock.rs`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,22 +26,22 @@ use rustix::io::Errno;
 
 use super::channel::Channel;
 
-/// More ranges of a file than this are told as one.
+/// If a file has more ranges than this, they are merged into one.
 const RANGES_MAX: usize = 64;
 
-/// With so many who wait, those who do so no longer are looked for.
+/// From this number of waiting requests on, those that no longer wait are removed.
 const DONE_MIN: usize = 64;
 
-/// What the kernel is to forget: of a file, bytes, or, with none, only what it knows of the file's attributes.
+/// Invalid cached data of a file: a range of bytes, or, without a range, only the attributes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stale {
     /// The inode.
     pub node: u64,
-    /// Which bytes: the pages they are in.
+    /// The bytes; the pages that contain them are invalid.
     pub bytes: Option<Range<u64>>,
 }
 
-/// The ways to the threads that tell.
+/// The queues of the notification threads.
 #[derive(Default)]
 pub(super) struct Notifier {
     of_pages: RefCell<Option<Teller>>,
@@ -48,10 +49,10 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Has the kernel forget all this. Each of what is returned resolves when it has forgotten something of it.
+    /// Invalidates the kernel's caches. Each returned future resolves when one of the notifications is done.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If a thread cannot be created.
     pub(super) fn forget(
         &self,
         channel: &Channel,
@@ -66,7 +67,7 @@ impl Notifier {
         Ok(told)
     }
 
-    /// The same, for one who does not wait.
+    /// Like [`Notifier::forget`], for a caller that does not wait.
     pub(super) fn forget_later(&self, channel: &Channel, stale: &[Stale]) -> io::Result<()> {
         stale
             .iter()
@@ -89,7 +90,7 @@ impl Notifier {
     }
 }
 
-/// A thread that tells, and ends when this is dropped.
+/// A notification thread, which ends when this handle is dropped.
 struct Teller(Arc<Shared>);
 
 #[derive(Default)]
@@ -98,16 +99,16 @@ struct Shared {
     more: Condvar,
 }
 
-/// What is to be told.
+/// The queued notifications.
 #[derive(Default)]
 struct Jobs {
-    /// The files, in the order in which they came.
+    /// The files in order of their arrival.
     order: VecDeque<u64>,
     of: BTreeMap<u64, Job>,
     has_ended: bool,
 }
 
-/// What is to be told of a file.
+/// The queued notifications about a file.
 #[derive(Default)]
 struct Job {
     ranges: Vec<Range<u64>>,
@@ -119,7 +120,7 @@ impl Shared {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to be told.
+    /// Waits for the next notification. `None` if the thread must end.
     fn next(&self) -> Option<(u64, Job)> {
         let mut jobs = self.lock();
         loop {
@@ -176,7 +177,7 @@ impl Drop for Teller {
     }
 }
 
-/// Leaves no range that the one before it covers, and few.
+/// Removes the last range if the range before covers it, and limits the number of ranges.
 fn simplify(ranges: &mut Vec<Range<u64>>) {
     if let [.., before, last] = &ranges[..]
         && before.start <= last.start
@@ -195,7 +196,7 @@ fn simplify(ranges: &mut Vec<Range<u64>>) {
     }
 }
 
-/// Tells of these bytes of a file; of its attributes, if there are none.
+/// Invalidates these byte ranges of a file, or its attributes if `ranges` is empty.
 fn tell(fd: &OwnedFd, node: u64, ranges: &[Range<u64>]) -> io::Result<()> {
     if ranges.is_empty() {
         return say(fd, &invalidation(node, None));
@@ -209,13 +210,13 @@ fn tell(fd: &OwnedFd, node: u64, ranges: &[Range<u64>]) -> io::Result<()> {
 
 fn say(fd: &OwnedFd, message: &[u8]) -> io::Result<()> {
     match rustix::io::write(fd, message) {
-        // It knows no such file, or there is nobody to be told any more.
+        // The kernel does not cache this file, or the connection has ended.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The same once more.
+/// Copies a result.
 fn again(told: &io::Result<()>) -> io::Result<()> {
     match told {
         Ok(()) => Ok(()),

@@ -19,32 +19,32 @@ use super::notify::{Notifier, Stale};
 use crate::requests::{Admission, Load, Memory, UnderWay, start};
 use forebay_fuse::{self as format, Op, Request, out_header};
 
-/// Requests in entries that may wait for the kernel for as long as it takes: fewer than a queue has entries, in whichever queue
-/// they are.
+/// Number of requests in entries that may wait for the kernel without a time limit. It is smaller than the number of
+/// entries of a queue, because all of them can be in one queue.
 const WAITING_ENTRIES_MAX: usize = OF_EACH_MIN / 2;
-/// How long others wait.
+/// Time limit of the wait of the other requests in entries.
 const ENTRY_PATIENCE: Duration = Duration::from_millis(20);
 
-/// What the requests of one connection share.
+/// State shared by the requests of one connection.
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) ring: Rc<Ring>,
     pub(super) channel: Channel,
     pub(super) notifier: Notifier,
     pub(super) memory: Memory,
-    /// Where the kernel is told how far to read ahead, in KiB.
+    /// The kernel's file for the read-ahead limit, in KiB.
     pub(super) read_ahead: Option<PathBuf>,
     pub(super) under_way: UnderWay,
-    /// Requests came by the ring.
+    /// True once requests come through the ring.
     pub(super) by_ring: Rc<Cell<bool>>,
-    /// What was agreed with the kernel (`init_flag`).
+    /// The flags agreed on with the kernel (`init_flag`).
     pub(super) agreed: Cell<u64>,
-    /// Requests in entries of the ring that wait for the kernel.
+    /// Number of requests in entries of the ring that wait for the kernel.
     pub(super) waiting_entries: Cell<usize>,
 }
 
 impl Connection {
-    /// Answers a request with `payload`: in the entry in which it came, if it came in one.
+    /// Answers a request with `payload`, in the entry that the request came in, if any.
     fn reply(&self, unique: u64, entry: Option<FuseEntry>, payload: &[u8]) {
         match entry {
             Some(entry) => entry.answer(&out_header(unique, 0, payload.len()), payload),
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Has the kernel forget what it keeps of files, and waits until it has.
+    /// Invalidates the kernel's caches of files, and waits for the end of the invalidation.
     async fn told(&self, stale: &[Stale]) {
         let told = match self.notifier.forget(&self.channel, stale) {
             Ok(all) => try_join_all(all).await.map(drop),
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Answers one with the error number `errno`.
+    /// Answers a request with the error number `errno`.
     pub(super) fn refuse(&self, unique: u64, entry: Option<FuseEntry>, errno: i32) {
         match entry {
             Some(entry) => entry.answer(&out_header(unique, errno, 0), &[]),
@@ -72,15 +72,15 @@ impl Connection {
     }
 }
 
-/// How a request came.
+/// The way a request came.
 pub(super) enum Came<'a> {
-    /// By `/dev/fuse`: so many bytes, which lie here.
+    /// Through `/dev/fuse`: the inbox that contains it, and its length in bytes.
     Read(&'a mut Inbox, usize),
-    /// By the ring, in an entry.
+    /// Through the ring, in an entry.
     Fetched(Entry<'a>),
 }
 
-/// An entry of the ring is counted among those whose requests wait for the kernel, as long as this is there.
+/// Counts an entry of the ring among those whose requests wait for the kernel, until it is dropped.
 struct Waits<'a>(&'a Cell<usize>);
 
 impl Waits<'_> {
@@ -100,7 +100,7 @@ fn not_told(error: &io::Error) {
     tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
 }
 
-/// A request as it was received. It is either answered at once or [begun](Arrival::begin).
+/// A received request. It must be either answered at once or [begun](Arrival::begin).
 pub struct Arrival<'a> {
     pub(super) connection: &'a Rc<Connection>,
     pub(super) admission: Admission<'a>,
@@ -109,17 +109,17 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// What is asked.
+    /// Returns the operation.
     pub fn op(&self) -> Op {
         self.request.op
     }
 
-    /// The inode it is about.
+    /// Returns the inode that the request is about.
     pub fn node(&self) -> u64 {
         self.request.node
     }
 
-    /// All of what the kernel says beside that and its data: who asks.
+    /// Returns the decoded request, which includes the user and process that made it.
     pub fn request(&self) -> Request {
         self.request
     }
@@ -131,12 +131,12 @@ impl Arrival<'_> {
         }
     }
 
-    /// What lies behind its header.
+    /// Returns the bytes behind the request's header.
     pub fn body(&self) -> Vec<u8> {
         self.parts().concat()
     }
 
-    /// True if the name it is about is `name`.
+    /// Returns true if the name in the request is `name`.
     pub fn is_named(&self, name: &[u8]) -> bool {
         format::is_name(self.parts(), name)
     }
@@ -148,19 +148,19 @@ impl Arrival<'_> {
         }
     }
 
-    /// Answers it with `payload`.
+    /// Answers the request with `payload`.
     pub fn reply(self, payload: &[u8]) {
         let (connection, unique) = (self.connection, self.request.unique);
         connection.reply(unique, self.entry(), payload);
     }
 
-    /// Answers it with the error number `errno`.
+    /// Answers the request with the error number `errno`.
     pub fn refuse(self, errno: i32) {
         let (connection, unique) = (self.connection, self.request.unique);
         connection.refuse(unique, self.entry(), errno);
     }
 
-    /// Waits for memory for `len` bytes, which others will give back.
+    /// Waits for memory for `len` bytes, which other requests will return.
     pub async fn lease(&self, len: usize) -> Lease {
         match &self.came {
             Came::Read(inbox, _) => inbox.lease(len).await,
@@ -168,7 +168,7 @@ impl Arrival<'_> {
         }
     }
 
-    /// The first `len` bytes of its data, with the lease of their memory, for which it waits.
+    /// Waits for memory, and returns the first `len` bytes of the request's data with their lease.
     pub async fn data(&mut self, len: usize) -> (Buf, Lease) {
         match &mut self.came {
             Came::Read(inbox, _) => inbox.data(len).await,
@@ -176,8 +176,8 @@ impl Arrival<'_> {
         }
     }
 
-    /// Takes it up, to be answered in its own time: `answer` goes as far as it can at once, and what
-    /// is left of it becomes a task.
+    /// Begins the request, to be answered later: polls `answer` at once, and makes it a task if it is then still
+    /// pending.
     pub fn begin<F: Future<Output = ()> + 'static>(self, answer: impl FnOnce(Underway) -> F) {
         let connection = Rc::clone(self.connection);
         let entry = match self.came {
@@ -196,57 +196,58 @@ impl Arrival<'_> {
     }
 }
 
-/// A request that was taken up; counts as under way until it is dropped.
+/// A request that was begun. It counts as under way until it is dropped.
 ///
-/// The kernel may have to be told something before a request is answered, and does not take note before it has got answers to
-/// others: it waits for pages that are being read. So a request that waits for the kernel has no place among those under way,
-/// or all places could come to be of such requests, and no read be accepted. An entry of the ring cannot be given back so
-/// early, and waits are short where few are left.
+/// Some requests must notify the kernel before they are answered. The kernel may process a notification only after it
+/// has got answers to other requests, because it waits for pages that are being read. So a request that waits for the
+/// kernel gives up its place among those under way. Otherwise such requests could occupy all places, and no read would
+/// be accepted. An entry of the ring cannot be returned that early, so the wait is short if few entries are left.
 pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
-    /// In which it came and is to be answered.
+    /// The entry that the request came in and is to be answered in.
     entry: Cell<Option<FuseEntry>>,
-    /// Its place among those under way, until it waits for the kernel.
+    /// The request's place among those under way, until the request waits for the kernel.
     place: Cell<Option<Load>>,
     began: Instant,
 }
 
 impl Underway {
-    /// A buffer of `len` bytes, which are leased.
+    /// Returns a buffer of `len` bytes, which the caller has leased.
     pub fn buffer(&self, len: usize) -> BufMut {
         self.connection.memory.take(len)
     }
 
-    /// What was agreed with the kernel: see [`init_flag`](forebay_fuse::init_flag).
+    /// Returns the flags agreed on with the kernel: see [`init_flag`](forebay_fuse::init_flag).
     pub fn agreed(&self) -> u64 {
         self.connection.agreed.get()
     }
 
-    /// The time, of the executor.
+    /// Returns the executor's time.
     pub fn now(&self) -> Instant {
         self.connection.rt.now()
     }
 
-    /// How long ago it was taken up.
+    /// Returns the time since the request was begun.
     pub fn took(&self) -> Duration {
         self.connection.rt.now().since(self.began)
     }
 
-    /// Answers it with `payload`.
+    /// Answers the request with `payload`.
     pub fn reply(&self, payload: &[u8]) {
         let entry = self.entry.take();
         self.connection.reply(self.unique, entry, payload);
     }
 
-    /// Has the kernel forget what it keeps of files, and waits until it has. Not to be waited for before a request is
-    /// answered that holds pages of these: a read, or a write of a part of a page. If the request lies in an entry of the ring
-    /// and many do that wait like this, it waits for 20 ms at most; the kernel forgets it soon after.
+    /// Invalidates the kernel's caches of files, and waits for the end of the invalidation. Must not be awaited before
+    /// the answer to a request that holds pages of these files: a read, or a write of a part of a page. If the request
+    /// is in an entry of the ring and many such requests wait, the wait is limited to 20 ms; the kernel finishes the
+    /// invalidation soon after.
     pub async fn forget(&self, stale: &[Stale]) {
         self.wait_for(stale, self.connection.told(stale)).await;
     }
 
-    /// Waits until the kernel is `told`, or for less long.
+    /// Waits until `told` is done, or until a time limit if few entries are left.
     async fn wait_for(&self, stale: &[Stale], told: impl Future<Output = ()>) {
         self.set_aside();
         let waiting = &self.connection.waiting_entries;
@@ -255,7 +256,7 @@ impl Underway {
         };
         self.entry.set(Some(entry));
         let _waits = Waits::new(waiting);
-        // Of attributes it is told soon, whatever else it waits for.
+        // A notification about attributes is always processed soon.
         let is_soon = stale.iter().all(|stale| stale.bytes.is_none());
         if is_soon || waiting.get() <= WAITING_ENTRIES_MAX {
             return told.await;
@@ -264,7 +265,7 @@ impl Underway {
         let _ = told.await;
     }
 
-    /// The same, and drops `kept` when the kernel has really forgotten all of it.
+    /// Like [`Underway::forget`], and drops `kept` when the invalidation is really complete.
     pub async fn forget_keeping<T: 'static>(&self, stale: &[Stale], kept: T) {
         let connection = Rc::clone(&self.connection);
         let is_told = Rc::new((Cell::new(false), Event::new()));
@@ -283,7 +284,8 @@ impl Underway {
         self.wait_for(stale, told).await;
     }
 
-    /// The same, but waits no longer than this; true if the kernel has forgotten it then. Otherwise it will later.
+    /// Like [`Underway::forget`], with a time limit. Returns true if the invalidation is complete; otherwise it
+    /// completes later.
     pub async fn forget_within(&self, stale: &[Stale], patience: Duration) -> bool {
         self.set_aside();
         let told = self
@@ -293,7 +295,7 @@ impl Underway {
         told.await.is_ok()
     }
 
-    /// The same, and does not wait.
+    /// Like [`Underway::forget`], without waiting.
     pub fn forget_later(&self, stale: &[Stale]) {
         let connection = &self.connection;
         let notifier = &connection.notifier;
@@ -302,14 +304,14 @@ impl Underway {
         }
     }
 
-    /// Gives its place back, since it waits for the kernel.
+    /// Returns the request's place, because the request waits for the kernel.
     fn set_aside(&self) {
         if let Some(place) = self.place.take() {
             self.connection.under_way.set_aside(place);
         }
     }
 
-    /// Answers it with the error number `errno`.
+    /// Answers the request with the error number `errno`.
     pub fn refuse(&self, errno: i32) {
         let entry = self.entry.take();
         self.connection.refuse(self.unique, entry, errno);
@@ -318,7 +320,7 @@ impl Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        // What came in an entry is answered in any case, or the kernel would miss the entry for ever.
+        // A request in an entry is answered in any case; otherwise the kernel would lose the entry for ever.
         if let Some(entry) = self.entry.take() {
             let entry = Some(entry);
             self.connection.refuse(self.unique, entry, libc::EIO);

@@ -1,6 +1,6 @@
-//! The serving side: takes requests from the channel and hands them to whoever answers them.
+//! The serving side: receives requests from the channel and passes them to the handler.
 //!
-//! Nothing here waits for the kernel but the poll in [`serve`].
+//! Nothing here waits for the kernel except the poll in [`serve`].
 
 use std::io;
 use std::rc::Rc;
@@ -16,31 +16,30 @@ use super::request::{Arrival, Came, Connection};
 use crate::requests::Load;
 use forebay_fuse::{self as format, Limits, Malformed, Op, Request, init_flag};
 
-/// Requests taken in a row before other tasks get a turn.
+/// Requests received in a row before other tasks can run.
 const BATCH: usize = 32;
-/// Asynchronous requests the kernel may send without waiting for replies. More than the loop
-/// device's queue and any sane direct user's depth, so that FUSE's own throttle never acts.
+/// Asynchronous requests the kernel may send without waiting for replies. More than the loop device's queue and any
+/// reasonable depth of a direct user, so that FUSE's own throttle never acts.
 const BACKGROUND_MAX: u16 = 1024;
-/// What is under way at a time: requests taken up and not yet answered. Their memory has its own
-/// bound.
+/// Limit on the requests under way: begun and not yet answered. Their memory has its own bound.
 pub(super) const UNDER_WAY_MAX: Load = Load {
     requests: 1024,
     bytes: u64::MAX,
 };
 
-/// Why a session is over.
+/// The reason for the end of a session.
 #[derive(Debug)]
 pub enum Ended {
     /// The filesystem was unmounted.
     Unmounted,
-    /// Somebody cut the connection: `umount --force`, or by hand in `/sys/fs/fuse/connections`.
+    /// The connection was cut: `umount --force`, or by hand in `/sys/fs/fuse/connections`.
     Aborted,
-    /// `/dev/fuse` gave an error that has no place in the protocol.
+    /// `/dev/fuse` returned an error that has no place in the protocol.
     Failed(io::Error),
 }
 
-/// Serves until the filesystem is gone, then waits for the requests that are under way. `readable`
-/// tells when there are requests.
+/// Serves until the filesystem is gone, then waits for the requests under way. `readable` is ready when requests are
+/// queued.
 pub(super) async fn serve<H: Handler>(
     connection: Rc<Connection>,
     handler: Rc<H>,
@@ -92,8 +91,8 @@ async fn take_requests<H: Handler>(
     }
 }
 
-/// Sees to one message of `total` bytes. Waits for its place among those under way and for the
-/// memory it takes, which others will give back. True if requests may come by the ring from now on.
+/// Processes one message of `total` bytes. Waits for its place among the requests under way, and for its memory, which
+/// other requests will return. Returns true if requests may come through the ring from now on.
 async fn take<H: Handler>(
     connection: &Rc<Connection>,
     handler: &Rc<H>,
@@ -136,7 +135,7 @@ fn init(
         channel.reply_error(unique, libc::EPROTO);
         return false;
     }
-    // A newer kernel reads our major version from the reply and asks again in that one.
+    // A newer kernel reads our major version from the reply, and repeats the request with this version.
     let limits = Limits {
         flags: wishes.flags,
         read_ahead: wishes.read_ahead,
@@ -145,7 +144,8 @@ fn init(
     };
     channel.reply(unique, &format::init_out(offered, limits));
     connection.agreed.set(wishes.flags & offered);
-    // From here on the kernel takes it from there; in the reply it may only become less than is usual, 128 KiB.
+    // From here on the kernel uses the limit in this file. The reply to INIT can only lower the kernel's default of 128
+    // KiB.
     if let Some(file) = &connection.read_ahead
         && let Err(error) = std::fs::write(file, (wishes.read_ahead >> 10).to_string())
     {

@@ -19,7 +19,7 @@ use forebay_rt::Executor;
 use forebay_serve::Memory;
 use forebay_serve::blockdev::{DetachError, InUse, LoopOptions, LoopVolume, attach_loop};
 
-/// True if the test can run here; says so loudly if not.
+/// Returns true if the test can run here; otherwise prints a loud note.
 pub(crate) fn able(programs: &[&str]) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let missing = |what: &str| {
@@ -43,7 +43,7 @@ pub(crate) fn able(programs: &[&str]) -> bool {
     true
 }
 
-/// Runs a program to its good end.
+/// Runs a program, which must succeed.
 pub(crate) fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().expect(program);
     assert!(
@@ -56,26 +56,26 @@ pub(crate) fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What a test may do to a device, and learn from it, from another thread.
+/// Controls and observations of a device, shared with the test's thread.
 #[derive(Clone, Default)]
 pub(crate) struct Strings {
     pub flushes: Arc<AtomicUsize>,
     /// Requests that touch this range fail.
     pub broken: Arc<Mutex<Range<u64>>>,
-    /// Flushes say so on standard output and are never answered.
+    /// Flushes print a line on standard output and are never answered.
     pub silent: bool,
     /// Flushes fail.
     pub broken_flush: Arc<Mutex<bool>>,
 }
 
-/// Strings on a device, and whether it unmaps.
+/// The controls of a device, and its support for unmapping.
 struct Observed {
     strings: Strings,
     unmaps: bool,
 }
 
 impl Observed {
-    /// Whether the request is to fail.
+    /// Returns true if the request must fail.
     fn breaks(&self, asked: &Asked) -> bool {
         let range = asked.range();
         let broken = self.strings.broken.lock().expect("no panic").clone();
@@ -103,7 +103,7 @@ impl Hooks for Observed {
             std::future::pending::<()>().await;
         }
         if self.breaks(asked) {
-            // An error number that must not reach the kernel as it is.
+            // An error number that must not reach the kernel unchanged.
             let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
             return Err(DeviceError::io(asked.op(), asked.range(), source));
         }
@@ -128,7 +128,7 @@ pub(crate) struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What to serve.
+/// The parameters of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub dir: &'a Path,
@@ -137,7 +137,7 @@ pub(crate) struct Plan<'a> {
     pub block_size: u32,
     pub unmaps: bool,
     pub leftovers: InUse,
-    /// A file to serve, in place of memory on strings.
+    /// A file to serve, instead of controlled memory.
     pub disk: Option<&'a Path>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Plan<'a> {
         self.serve_on(Strings::default())
     }
 
-    /// Attaches a device on `strings`, or panics with the reason.
+    /// Attaches a device controlled by `strings`, or panics with the reason.
     pub(crate) fn serve_on(self, strings: Strings) -> Server {
         let (orders, thread_orders) = UnixStream::pair().expect("a socket");
         let (tell, told) = mpsc::channel();
@@ -257,7 +257,7 @@ impl Server {
         self.order(b'd')
     }
 
-    /// Waits until the service ended by itself, then detaches.
+    /// Waits until the service has ended by itself, then detaches.
     pub(crate) fn ended(&mut self) -> Result<(), DetachError> {
         self.order(b'e')
     }
@@ -270,7 +270,7 @@ impl Server {
         self.node.to_str().expect("text")
     }
 
-    /// A file of the block device's queue in sysfs.
+    /// Reads a file of the block device's queue in sysfs.
     pub(crate) fn queue(&self, file: &str) -> String {
         let name = self
             .node
@@ -301,7 +301,7 @@ impl Drop for Server {
     }
 }
 
-/// A filesystem mounted for a test, unmounted at its end however that comes.
+/// A filesystem mounted for a test, unmounted at the test's end, also after a panic.
 pub(crate) struct Mounted {
     pub at: PathBuf,
 }

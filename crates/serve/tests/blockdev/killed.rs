@@ -1,4 +1,4 @@
-//! A server killed in the midst of its work, and what becomes of what it leaves.
+//! A server killed during its work, and the fate of its leftovers.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,10 +15,10 @@ const DIR: &str = "FOREBAY_TEST_SERVE_IN";
 const SILENT: &str = "FOREBAY_TEST_SILENT";
 const NAME: &str = "killed";
 
-/// Not a test of its own: what the tests here start in another process, to kill it.
+/// Not a test of its own: the tests here start it in another process, and kill that process.
 #[test]
 fn serve_until_killed() {
-    // Run as a test like any other it has nothing to serve.
+    // Run as an ordinary test, it has nothing to serve.
     let Some(dir) = std::env::var_os(DIR) else {
         return;
     };
@@ -37,7 +37,7 @@ fn serve_until_killed() {
     }
 }
 
-/// A server process. Killed, and its leftovers cleared away, when dropped.
+/// A server process. Dropping it kills the process and removes its leftovers.
 struct Victim {
     child: Child,
     node: String,
@@ -45,7 +45,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// A server that attached.
+    /// Starts a server, and waits until it has attached.
     fn start(dir: &Path) -> Victim {
         let (mut victim, mut lines) = Victim::spawn(dir, false);
         let node = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
@@ -113,7 +113,7 @@ fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
     server.detach().expect("idle");
 }
 
-/// Whoever looks at block devices opens a dead one, too, and lets go of it.
+/// Programs that probe block devices open a device without a server too, and close it soon.
 #[test]
 fn who_merely_looks_at_a_dead_device_is_waited_for() {
     if !able(&[]) {
@@ -124,7 +124,7 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
     let look = File::open(&victim.node).expect("open");
     victim.kill();
     let looks = std::thread::spawn(move || {
-        // sleeps: that it is looked at for a while is what is tested.
+        // sleeps: the test needs a device that stays open for a while.
         std::thread::sleep(Duration::from_millis(300));
         drop(look);
     });
@@ -133,7 +133,7 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
     looks.join().expect("no panic");
 }
 
-/// The name of a device that was cleared is anybody's at once.
+/// Any program can get the name of a cleared device at once.
 #[test]
 fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
     if !able(&["losetup"]) {
@@ -147,7 +147,7 @@ fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
     let look = File::open(&node).expect("open");
     victim.kill();
     let next = std::thread::spawn(move || {
-        // sleeps: the device is to be cleared while it is looked at.
+        // sleeps: the device must be cleared while it is open here.
         std::thread::sleep(Duration::from_millis(200));
         drop(look);
         let name = node.clone();
@@ -156,7 +156,7 @@ fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
             losetup.arg(&name).arg(other.path()).stderr(Stdio::null());
             losetup.status().expect("losetup").success()
         };
-        // Between the looks of whoever waits for it to be gone.
+        // Between the checks of the thread that waits for the end of the device.
         (0..50).any(|_| set_up()).then_some(node)
     });
     let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse);
@@ -206,8 +206,8 @@ fn where_nothing_was_left_there_is_nothing_to_clean() {
     assert_eq!(cleaned, Cleaned::default());
 }
 
-/// Detaching waits for a flush, on a thread of the very process that has to answer it. Had that
-/// thread a hold on the connection, the process could not end.
+/// Detaching waits for a flush, on a thread of the process that must answer the flush. If this thread held the
+/// connection, the process could not end.
 #[test]
 fn a_server_killed_while_it_waits_for_its_own_answer_is_gone_at_once() {
     if !able(&[]) {

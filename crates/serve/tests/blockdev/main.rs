@@ -1,4 +1,4 @@
-//! A volume as a block device of the kernel's: needs root, FUSE and loop; skipped loudly without.
+//! A volume as a block device of the kernel: needs root, FUSE and loop; skipped loudly without them.
 
 mod harness;
 mod killed;
@@ -166,7 +166,7 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_no_others() {
         args.extend(["--offset", "64KiB", "--length", "128KiB", server.node()]);
         run("blkdiscard", &args);
         let mut back = vec![0; 1 << 20];
-        // From the file beneath, which has no page cache that could pretend.
+        // Read the file below, which has no page cache that could hide a failure.
         let beneath = File::open(&server.file).expect("open");
         beneath.read_exact_at(&mut back, 0).expect("read");
         let zero = 64 << 10..192 << 10;
@@ -205,7 +205,7 @@ fn a_volume_that_cannot_unmap_is_not_offered_discards_and_is_zeroed_all_the_same
         "blkdiscard",
         &[&["--zeroout"], &range[..], &[without.node()]].concat(),
     );
-    // Somebody who makes a loop device of the file later is told, too.
+    // A program that makes a loop device of the file later gets the refusal, too.
     let file = File::options()
         .read(true)
         .write(true)
@@ -275,8 +275,8 @@ fn the_file_is_the_owners_and_keeps_its_size_and_name() {
     assert!(file.write_all_at(&[0; 4096], 64 << 20).is_err());
 }
 
-/// Found when a read of a megabyte into memory that does not begin on a page boundary failed: the
-/// kernel cuts such a request inside a block.
+/// Found when a read of a megabyte into memory that does not begin on a page boundary failed: the kernel splits such a
+/// request inside a block.
 #[test]
 fn memory_that_is_not_aligned_to_pages_serves_as_well() {
     if !able(&["fio"]) {

@@ -1,4 +1,4 @@
-//! Stopping: refused while anybody uses the device, complete when nobody does.
+//! Stopping: refused while the device is in use, complete when it is unused.
 
 use std::fs::File;
 use std::io::Write;
@@ -52,7 +52,7 @@ fn an_open_device_refuses_to_stop_and_names_who_has_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Plan::new(dir.path(), "open").serve();
     let node = File::open(&server.node).expect("open");
-    // Not this process: whoever serves a device is not among its users.
+    // Not this process: the server of a device is not among the device's users.
     let mut sleep = std::process::Command::new("sleep");
     let mut user = sleep.arg("600").stdin(node).spawn().expect("sleep");
     drop(sleep);
@@ -158,7 +158,7 @@ fn a_connection_cut_by_a_forced_unmount_ends_the_service_and_is_cleared_away() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Plan::new(dir.path(), "cut").serve();
     let mount = server.file.parent().expect("a directory");
-    // Cuts the connection, then finds that it cannot unmount under a loop device.
+    // This cuts the connection, and then fails to unmount under a loop device.
     let forced = Command::new("umount").arg("--force").arg(mount).output();
     assert!(!forced.expect("umount").status.success());
     server.ended().expect("nobody uses it");

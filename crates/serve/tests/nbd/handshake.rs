@@ -1,4 +1,4 @@
-//! Every option, asked for rightly and wrongly.
+//! Every option, requested correctly and incorrectly.
 
 use std::rc::Rc;
 
@@ -120,7 +120,7 @@ fn info_tells_size_flags_and_block_sizes_and_what_else_is_asked() {
                 (reply::ACK, vec![]),
             ]
         );
-        // Still haggling: the next option is answered too.
+        // Still in the handshake: the next option is answered too.
         let flags = RW & !(export_flag::SEND_TRIM | export_flag::SEND_WRITE_ZEROES);
         let flags = flags & !export_flag::SEND_FAST_ZERO | export_flag::READ_ONLY;
         let replies = client
@@ -162,7 +162,7 @@ fn dont_fragment_is_offered_only_with_structured_replies() {
 fn options_nobody_knows_here_are_answered_so() {
     run(async |rt| {
         let client = greeted(&serve(&rt, ram(4096))).await;
-        // STARTTLS, PEEK_EXPORT, extended headers, and one that does not exist.
+        // STARTTLS, PEEK_EXPORT, extended headers, and an option that does not exist.
         for code in [5, 4, 11, 0xdead_beef] {
             assert_eq!(client.option(code, b"abc").await[0].0, reply::ERR_UNSUP);
         }
@@ -188,7 +188,7 @@ fn metadata_contexts_are_listed_by_name_by_namespace_or_all() {
         assert_eq!(list(&["forebay:place"]).await, [place, ack.clone()]);
         let none = list(&["qemu:dirty-bitmap:x", ""]).await;
         assert_eq!(none, std::slice::from_ref(&ack));
-        // Another export's contexts are its own.
+        // Another export's contexts are independent.
         let second = context_query("second", &[]);
         let replies = client.option(option::LIST_META_CONTEXT, &second).await;
         assert_eq!(replies, [all[0].clone(), ack]);

@@ -1,4 +1,4 @@
-//! Bytes from strangers: whatever they are, they cost the stranger's connection and no more.
+//! Arbitrary bytes from a client cost that client's connection and nothing else.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use proptest::prelude::*;
 use crate::support::device::probe;
 use crate::support::{LEN, connect, run, serve};
 
-/// Sends `bytes` after the greeting, or after the handshake, hangs up, and sees that the server is
-/// as before.
+/// Sends `bytes` after the greeting or after the handshake, hangs up, and checks that the server is unaffected.
 fn survives(bytes: Vec<u8>, after_handshake: bool) {
     let executor = Executor::new(std::rc::Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -23,7 +22,7 @@ fn survives(bytes: Vec<u8>, after_handshake: bool) {
         } else {
             client.greet(3).await;
         }
-        // It may be cut off while it still sends.
+        // The server may close the connection while the client still sends.
         let end = std::rc::Rc::clone(&client.end);
         let sender = rt.spawn(async move {
             let _ = end.write(&bytes).await;

@@ -1,4 +1,4 @@
-//! What one client may take up, and how connections end.
+//! Limits on the resources of one client, and the ends of connections.
 
 use std::rc::Rc;
 use std::time::Duration;

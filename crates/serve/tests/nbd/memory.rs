@@ -14,7 +14,7 @@ use crate::support::device::{Probe, probe};
 use crate::support::{LEN, connect, run};
 
 const MIB: usize = 1 << 20;
-/// The largest request there is.
+/// The largest request.
 const LARGEST: u32 = 32 << 20;
 
 fn serve(rt: &Rt, probe: &Rc<Probe>, memory: &Memory) -> Server {
@@ -22,14 +22,14 @@ fn serve(rt: &Rt, probe: &Rc<Probe>, memory: &Memory) -> Server {
     Server::new(rt.clone(), vec![export], Limits::default(), memory).unwrap()
 }
 
-/// Sends a write of the largest size, of `byte`, and waits for its reply.
+/// Sends a write of the largest size, filled with `byte`, and waits for its reply.
 async fn write_largest(mut client: Client, byte: u8) -> Client {
     let data = vec![byte; LARGEST as usize];
     assert_eq!(client.write(0, &data).await, 0);
     client
 }
 
-/// As found by review: 24 clients that each sent a write of 32 MiB made a daemon hold 1.6 GB.
+/// Found by a review: 24 clients that each sent a write of 32 MiB made a daemon hold 1.6 GB.
 #[test]
 fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
     run(async |rt| {
@@ -67,7 +67,7 @@ fn memory_is_given_back_when_it_is_used_no_more() {
         let mut clients = join_all(clients).await;
         assert_eq!(clients[0].read(0, LARGEST).await.unwrap().len(), 32 * MIB);
         rt.sleep(Duration::from_secs(1)).await;
-        // A receive buffer for each, and what is kept for the next requests.
+        // A receive buffer for each client, and the idle buffers.
         let kept = memory.in_use();
         assert!(kept <= 16 << 20, "{kept} bytes");
         for client in &clients {
@@ -86,7 +86,7 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
         let server = serve(&rt, &probe, &memory);
         let mut other = connect(&server).go().await;
         let mut structured = connect(&server).go_structured(&[]).await;
-        // They ask for all there is and fetch nothing.
+        // Request as much data as possible, and receive none of it.
         let mut lazy = Vec::new();
         for _ in 0..4 {
             let mut client = connect(&server).go().await;
@@ -100,21 +100,21 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
         let data: Vec<u8> = (0..3 * MIB).map(|i| (i / 512) as u8).collect();
         assert_eq!(other.write(4096, &data).await, 0);
         assert_eq!(other.read(4096, MIB as u32).await.unwrap(), data[..MIB]);
-        // A write sent before the answer to a read is fetched.
+        // A write sent before the answer to a read is received.
         let read = other.send(command::READ, 0, 4096, MIB as u32, &[]).await;
         let len = data.len() as u32;
         other.send(command::WRITE, 0, 0, len, &data).await;
         assert_eq!(other.simple().await, (read, 0));
         other.end.read(MIB).await.unwrap();
         assert_eq!(other.simple().await, (read + 1, 0));
-        // A large read that may come in chunks needs memory for one at a time.
+        // A large read that may come in chunks needs memory for one chunk at a time.
         let chunks = structured.chunks(command::READ, 0, 0, LARGEST).await;
         let data = chunks
             .iter()
             .filter(|c| c.header.kind == chunk::OFFSET_DATA);
         assert_eq!(data.map(|c| c.data.len() - 8).sum::<usize>(), 32 * MIB);
         assert!(rt.now().since(started) < Duration::from_secs(1));
-        // One that has to come as a whole waits until those who fetch nothing are given up.
+        // A large read in a single reply waits until the idle clients are disconnected.
         assert_eq!(other.read(0, LARGEST).await.unwrap().len(), 32 * MIB);
         assert!(rt.now().since(started) > Duration::from_secs(50));
         drop(lazy);
@@ -165,7 +165,7 @@ fn no_more_connections_are_taken_than_memory_is_kept_for() {
             clients.push(client.go().await);
         }
         assert!((8..16).contains(&clients.len()), "{}", clients.len());
-        // All of them get on at once, each with its own.
+        // All clients progress at once, each with its own connection.
         let all = clients
             .into_iter()
             .map(|client| rt.spawn(write_largest(client, 7)));
@@ -173,7 +173,7 @@ fn no_more_connections_are_taken_than_memory_is_kept_for() {
     });
 }
 
-/// The part of a write that has arrived is not held back until the rest has.
+/// The parts of a write that have arrived are written before the rest has come.
 #[test]
 fn a_write_whose_client_leaves_in_the_middle_is_not_answered_and_holds_nothing() {
     run(async |rt| {
@@ -187,7 +187,7 @@ fn a_write_whose_client_leaves_in_the_middle_is_not_answered_and_holds_nothing()
         probe.has_been_asked(16).await;
         client.hang_up();
         rt.sleep(Duration::from_secs(1)).await;
-        // What the device has is waited for.
+        // The server waits for the request that the device is executing.
         assert_eq!(server.connections(), 1);
         probe.release();
         rt.sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! The tools that people use, against a server behind a real socket.
+//! Common NBD tools, against a server behind a real socket.
 
 use std::ops::Range;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn ram(block_size: u32) -> Export {
     Export::new("disk", Rc::new(RamDevice::new(LEN, block_size)))
 }
 
-/// The first half in one place, the second nowhere.
+/// Block status with the first half in one place, and the second half unallocated.
 struct Halves;
 
 impl BlockStatus for Halves {
@@ -172,7 +172,7 @@ fn qemu_io_reads_the_patterns_it_wrote_zeroed_and_discarded() {
 
 fn fio_verifies(served: &Served) {
     let mut fio = Command::new("fio");
-    // It leaves its state where it runs.
+    // fio leaves its state in the working directory.
     fio.current_dir(served.dir());
     fio.args([
         "--name=verify",
@@ -283,7 +283,7 @@ fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_has_them() {
         (vec![export], at_end)
     });
     let script = format!("uri = {:?}\n{NBDSH}", served.uri("disk"));
-    // The module belongs to the system's own Python, whichever else comes first.
+    // The module belongs to the system's own Python, even if another Python comes first.
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("/usr/bin:{path}"));
     output(shell.arg("-c").arg(script));

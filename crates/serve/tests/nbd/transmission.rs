@@ -1,4 +1,4 @@
-//! Every request, its flags, and what can be wrong with it.
+//! Every request, its flags, and its possible errors.
 
 use std::rc::Rc;
 
@@ -101,13 +101,13 @@ fn trim_is_neither_offered_nor_taken_where_it_is_of_no_use() {
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _));
         client.greet(3).await;
         let replies = client.option(option::GO, &info_query("disk", &[])).await;
-        // What it is about (two bytes) and the size (eight) come first.
+        // The type (two bytes) and the size (eight bytes) come first.
         let flags = u16::from_be_bytes(replies[0].1[10..12].try_into().expect("two bytes"));
         assert_eq!(flags & export_flag::SEND_TRIM, 0);
         assert_ne!(flags & export_flag::SEND_WRITE_ZEROES, 0);
         assert_eq!(client.call(command::TRIM, 0, 0, 8192, &[]).await, INVAL);
         assert!(probe.asked().is_empty());
-        // Zeroes that a user asks for are made all the same.
+        // Zeroes requested by a client are written all the same.
         client.call(command::WRITE_ZEROES, 0, 0, 8192, &[]).await;
         assert_eq!(probe.asked(), ["write-zeroes(release) 0+8192"]);
     });
@@ -227,7 +227,7 @@ fn a_devices_errors_are_told_as_the_protocols() {
             assert_eq!(client.write(0, &[1; 8192]).await, errno);
             assert_eq!(client.read(0, 8192).await, Err(errno));
         }
-        // One part of many is enough to fail the whole.
+        // One failed part fails the whole write.
         *probe.broken.borrow_mut() = Some((2 << 20..3 << 20, 5));
         assert_eq!(client.write(0, &pattern(4 * MIB)).await, IO);
         assert_eq!(client.read(0, 4 << 20).await, Err(IO));

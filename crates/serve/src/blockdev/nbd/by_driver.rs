@@ -1,9 +1,9 @@
-//! Devices whose connection the driver keeps, and what a server that is gone left of them.
+//! Devices whose connection the driver keeps, and recovery of a device that an ended server left behind.
 //!
-//! When all connections of a device are gone, the driver holds back new requests for as long as it was
-//! told to ([`PATIENCE`]), and sends them once there is another. Requests that were sent already it sends
-//! again when it next looks at them, which it does every 30 seconds (`nbd_xmit_timeout` in
-//! `drivers/block/nbd.c`): so long a pause there may be, beside what the next server takes to come.
+//! When all connections of a device are gone, the driver holds back new requests for the configured time
+//! ([`PATIENCE`]), and sends them over the next connection. It also resends requests that were already sent, but only
+//! at its next check, every 30 seconds (`nbd_xmit_timeout` in `drivers/block/nbd.c`). So a pause can last up to 30
+//! seconds beyond the start of the next server.
 
 use std::fs;
 use std::io;
@@ -22,16 +22,17 @@ use super::note::SYS_BLOCK;
 use crate::blockdev::holders::holders;
 use forebay_os::isolated;
 
-/// How long requests wait for the next server. As good as for ever, which the driver cannot be told.
+/// Time that requests wait for the next server. The driver has no value for "for ever", so this is practically
+/// unlimited.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long the kernel may take to close what a server had that is gone.
+/// Time limit for the kernel to close the connection of an ended server.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
-/// How often is looked meanwhile.
+/// Interval of checks meanwhile.
 const CLOSING_EVERY: Duration = Duration::from_millis(50);
-/// The first Linux whose driver keeps a string with each device.
+/// The first Linux whose driver stores a string with each device.
 const LINUX_NEEDED: (u32, u32) = (5, 14);
 
-/// What the driver keeps with a volume's device.
+/// Returns the string that the driver stores with a volume's device.
 pub(in crate::blockdev) fn backend(volume: &str) -> String {
     format!("forebay {volume}")
 }
@@ -40,15 +41,15 @@ pub(super) fn node(index: u32) -> PathBuf {
     PathBuf::from(format!("/dev/{}", name(index)))
 }
 
-/// As sysfs has it.
+/// Returns the device's name in sysfs.
 pub(super) fn name(index: u32) -> String {
     format!("nbd{index}")
 }
 
-/// Whether this kernel has what devices need that outlive their server, for this user.
+/// Checks that this kernel and user support devices that outlive their server.
 ///
 /// # Errors
-/// What is missing: [`NbdError::NoDriver`], [`NbdError::TooOld`], [`NbdError::Io`].
+/// The missing prerequisite: [`NbdError::NoDriver`], [`NbdError::TooOld`], [`NbdError::Io`].
 pub fn nbd_usable() -> Result<(), NbdError> {
     control()?;
     let release = rustix::system::uname();
@@ -58,7 +59,7 @@ pub fn nbd_usable() -> Result<(), NbdError> {
     }
 }
 
-/// Whether `release`, as `uname -r` prints it, keeps a string with each device.
+/// Returns true if the kernel `release`, as printed by `uname -r`, stores a string with each device.
 fn recent(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut number = || numbers.next().and_then(|n| n.parse().ok()).unwrap_or(0);
@@ -72,7 +73,7 @@ fn control() -> Result<Control, NbdError> {
     })
 }
 
-/// The number of the device of `volume`, if one is connected or waits; `sys` is [`SYS_BLOCK`].
+/// Returns the number of the device of `volume` that is connected or waits for a server; `sys` is [`SYS_BLOCK`].
 fn find(sys: &Path, volume: &str) -> Option<u32> {
     let ours = backend(volume);
     let mut numbers = fs::read_dir(sys).ok()?.flatten().filter_map(|entry| {
@@ -84,12 +85,12 @@ fn find(sys: &Path, volume: &str) -> Option<u32> {
     numbers.next()
 }
 
-/// The block device of `volume` that waits for a server, if nobody serves the volume.
+/// Returns the block device of `volume` that waits for a server, if no server serves the volume.
 pub fn waiting_nbd_device(volume: &str) -> Option<PathBuf> {
     find(SYS_BLOCK.as_ref(), volume).map(node)
 }
 
-/// Makes a device that outlives its server, of one end of `socket`; gives its number.
+/// Creates a device that outlives its server, from one end of `socket`, and returns its number.
 pub(super) fn connect(
     volume: &str,
     geometry: &Geometry,
@@ -108,15 +109,15 @@ pub(super) fn connect(
     connected.map_err(NbdError::io("make a device of", "the nbd driver"))
 }
 
-/// The device that a server of `volume` that is gone left, if it did.
+/// Returns the number of the device that an ended server of `volume` left behind.
 pub(super) fn left_behind(volume: &str) -> Option<u32> {
     find(SYS_BLOCK.as_ref(), volume)
 }
 
-/// Whether a device that was left can be served by this program, set like this; `sys` is [`SYS_BLOCK`].
+/// Checks that this program can serve a leftover device with these settings; `sys` is [`SYS_BLOCK`].
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason for the refusal, as text.
 fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Result<(), String> {
     if !recoverable {
         let text = "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, \
@@ -129,7 +130,7 @@ fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Res
         text.trim().parse::<u64>().unwrap_or(0)
     };
     let (len, block) = (number("size") * 512, number("queue/logical_block_size"));
-    // A volume that grew serves a device of its old length, which gets the new one when it is served.
+    // A volume that grew may serve a device of the old length; the device gets the new length once it is served.
     if len > geometry.len {
         return Err(format!(
             "it has {len} bytes, and the volume only {}",
@@ -145,7 +146,7 @@ fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Res
     Ok(())
 }
 
-/// Gives the device that was left another connection, one end of `socket`.
+/// Gives a leftover device a new connection, one end of `socket`.
 pub(super) async fn take_up(
     rt: &Rt,
     (volume, index): (&str, u32),
@@ -162,7 +163,7 @@ pub(super) async fn take_up(
     let deadline = rt.now().plus(CLOSING_PATIENCE);
     loop {
         match control.reconnect(index, &backend(volume), socket.as_fd()) {
-            // The driver has not noticed yet that the former one is gone.
+            // The driver has not noticed yet that the previous connection is gone.
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && rt.now() < deadline => {
                 rt.sleep(CLOSING_EVERY).await;
             }
@@ -175,32 +176,31 @@ pub(super) async fn take_up(
     }
 }
 
-/// The length of a device, in bytes.
+/// Returns the length of a device, in bytes.
 pub(super) fn len(index: u32) -> u64 {
     let size = Path::new(SYS_BLOCK).join(name(index)).join("size");
     let sectors = fs::read_to_string(size).unwrap_or_default();
     sectors.trim().parse::<u64>().unwrap_or(0) * 512
 }
 
-/// Tells the kernel that the volume is `len` bytes long now. Not to be called on a thread that serves the device: the
-/// driver waits for the requests that are under way.
+/// Sets the kernel's length of the device to `len` bytes. A thread that serves the device must not call this: the
+/// driver waits for the requests under way.
 pub(super) fn resize(index: u32, volume: &str, len: u64) -> Result<(), NbdError> {
     let resized = control()?.resize(index, &backend(volume), len);
     resized.map_err(NbdError::io("give a new length to", node(index)))
 }
 
-/// Ends a device; what waits for it fails. Not to be called on a thread that serves it.
+/// Disconnects a device; its waiting requests fail. A thread that serves the device must not call this.
 pub(super) fn disconnect(index: u32) -> Result<(), NbdError> {
     let ended = control()?.disconnect(index);
     ended.map_err(NbdError::io("disconnect", node(index)))
 }
 
-/// Sees to it that no block device of `volume` waits for a server, before it is served in another way:
-/// what nobody uses is removed.
+/// Makes sure that no block device of `volume` waits for a server, before another front end serves the volume. Removes
+/// an unused device.
 ///
 /// # Errors
-/// [`NbdError::Waiting`] if somebody uses it, who would go on with another volume than the one that is
-/// served.
+/// [`NbdError::Waiting`] if the device is in use: its users would later continue on a volume that has changed.
 pub async fn clear_nbd_leftover(volume: &str) -> Result<(), NbdError> {
     let Some(index) = left_behind(volume) else {
         return Ok(());
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that looks like `/sys/block`, with `nbd3` of the volume `x`.
+    /// Creates a directory that looks like `/sys/block`, with `nbd3` of the volume `x`.
     fn sys() -> tempfile::TempDir {
         let sys = tempfile::tempdir().unwrap();
         for (device, file, text) in [

@@ -1,9 +1,9 @@
-//! Devices whose connection a thread of this process keeps, by the classic calls (`linux/nbd.h`).
+//! Devices whose connection a thread of this process keeps, through the classic calls (`linux/nbd.h`).
 //!
-//! If the process is killed, the device must not keep it. The thread in `NBD_DO_IT` waits
-//! interruptibly, so a kill wakes it; on its way out the kernel shuts the socket down and ends the
-//! requests under way with an error, and so whatever of this process waits for one of them. Hence that
-//! thread is a plain one of this process, and never one that can miss the signal.
+//! If the process is killed, the device must not block its exit. The thread in `NBD_DO_IT` waits interruptibly, so a
+//! kill wakes it. On its way out the kernel shuts the socket down and ends the requests under way with an error, which
+//! also ends the wait of other threads of this process. Hence the thread is a plain thread of this process, and never a
+//! thread that can miss the signal.
 #![allow(
     unsafe_code,
     reason = "ioctls with plain numbers as arguments, in one function"
@@ -32,12 +32,12 @@ const NBD_SET_SIZE_BLOCKS: libc::c_ulong = 0xab07;
 const NBD_DISCONNECT: libc::c_ulong = 0xab08;
 const NBD_SET_FLAGS: libc::c_ulong = 0xab0a;
 
-/// How long the driver may take from the call that starts it until the device has its size: so many
-/// times so long.
+/// Limit on the time from the call that starts the driver until the device has its size: number of checks, and the
+/// pause between them.
 const READY_LOOKS: usize = 2000;
 const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The thread, and the note of which device it keeps.
+/// The thread, and the note file on its device.
 #[derive(Debug)]
 pub(super) struct Keeper {
     name: String,
@@ -49,9 +49,9 @@ fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name)
 }
 
-/// Looks whether a killed server of the volume `name` left an nbd device that ended with it, of which there
-/// is a note in `runtime_dir`, and somebody has it still: whoever uses that one would not notice, and another
-/// could be mounted besides. (The driver clears it away when nobody has.)
+/// Checks that no nbd device of a killed server of the volume `name`, recorded by a note in `runtime_dir`, is still in
+/// use. Its users would not notice the end of the server, and a second device of the volume could be mounted besides.
+/// (The driver removes the device after its last user closes it.)
 ///
 /// # Errors
 /// [`NbdError::Leftover`].
@@ -65,8 +65,8 @@ pub fn no_nbd_leftover(runtime_dir: &Path, name: &str) -> Result<(), NbdError> {
     }
 }
 
-/// Makes a free device one of `export`; gives the server's end of its socket besides. A note of it is to be
-/// kept in `runtime_dir`.
+/// Connects a free device to `export`. Also returns the server's end of its socket. The note on the device will be kept
+/// in `runtime_dir`.
 pub(super) fn attach_free(
     export: &Export,
     flags: u16,
@@ -87,7 +87,7 @@ pub(super) fn attach_free(
             continue;
         }
         match attach(&name, export, flags) {
-            // Somebody was faster.
+            // Another program took the device first.
             Err(NbdError::Io { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) => return Err(error),
             Ok((thread, servers)) => {
@@ -102,7 +102,7 @@ pub(super) fn attach_free(
     }
 }
 
-/// Starts the thread; gives the server's end of its socket besides.
+/// Starts the thread. Also returns the server's end of its socket.
 fn attach(
     name: &str,
     export: &Export,
@@ -143,8 +143,8 @@ fn ioctl(dev: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Res
     Ok(())
 }
 
-/// Tells the kernel that the volume of device `name` has `blocks` blocks now. As for
-/// [`by_driver::resize`](super::by_driver::resize), not to be called on a thread that serves it.
+/// Sets the kernel's length of device `name` to `blocks` blocks. As with
+/// [`by_driver::resize`](super::by_driver::resize), a thread that serves the device must not call this.
 pub(super) fn resize(name: &str, blocks: u64) -> Result<(), NbdError> {
     let node = node(name);
     let dev = File::options().read(true).write(true).open(&node);
@@ -152,24 +152,24 @@ pub(super) fn resize(name: &str, blocks: u64) -> Result<(), NbdError> {
     ioctl(&dev, NBD_SET_SIZE_BLOCKS, blocks).map_err(NbdError::io("give a new length to", &node))
 }
 
-/// Ends the connection of a device that is open.
+/// Ends the connection of an open device.
 pub(super) fn disconnect(dev: &File) -> io::Result<()> {
     ioctl(dev, NBD_DISCONNECT, 0)
 }
 
 impl Keeper {
-    /// The device as sysfs has it.
+    /// Returns the device's name in sysfs.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Waits until the driver has made the device as long as it is to be, which it does some time after it
-    /// was told to, and makes the note.
+    /// Waits until the driver has given the device its length, which happens some time after the call, and writes the
+    /// note.
     pub(super) async fn ready(&self, rt: &Rt, len: u64) -> io::Result<()> {
         let sys = Path::new(SYS_BLOCK);
         let size = sys.join(&self.name).join("size");
         let sectors = (len / 512).to_string();
-        // It may still have the size of a connection before this one.
+        // The size alone could be that of a previous connection.
         let is_ready = || {
             connection(sys, &self.name).is_some()
                 && std::fs::read_to_string(&size).is_ok_and(|found| found.trim() == sectors)
@@ -190,12 +190,12 @@ impl Keeper {
         self.note.write(sys, &self.name)
     }
 
-    /// The thread, which ends with the connection, to be waited for where that may be done.
+    /// Returns the thread, which ends with the connection, for joining it where blocking is allowed.
     pub(super) fn take_thread(&mut self) -> Option<JoinHandle<()>> {
         self.thread.take()
     }
 
-    /// Says that there is no such device any more.
+    /// Removes the note: the device no longer exists.
     pub(super) fn forget(&self) {
         self.note.remove();
     }

@@ -1,4 +1,4 @@
-//! Attaching a volume as `/dev/nbdN`, detaching it, and leaving it to another server.
+//! A volume as `/dev/nbdN`: attaching, detaching, and hand-off to another server.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,26 +22,26 @@ use crate::nbd::format::export_flag::{
 use crate::nbd::{Export, Server, Socket, Wire};
 use forebay_os::isolated;
 
-/// What of an export's flags the kernel is told.
+/// The export flags that are passed to the kernel.
 const FLAGS_KNOWN: u16 =
     HAS_FLAGS | READ_ONLY | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
 
-/// How to attach.
+/// Options for attaching.
 #[derive(Clone, Copy, Debug)]
 pub struct NbdOptions<'a> {
-    /// Which volume it is: attaches of the same one have the same text, and others another.
+    /// Id of the volume. All attaches of a volume must use the same text, and different volumes different texts.
     pub volume: &'a str,
-    /// Its name.
+    /// Name of the volume.
     pub name: &'a str,
-    /// Where a note is kept of a device that ends with its server.
+    /// Directory for the note on a device that ends with its server.
     pub runtime_dir: &'a Path,
-    /// The device outlives its server, and the next one takes it up. Only for a device that keeps what
-    /// it acknowledged when its process dies, whether it was flushed or not: users of the block device
-    /// would not notice what is lost. Without it they get errors from then on.
+    /// The device outlives its server, and the next server recovers it. Allowed only if acknowledged writes survive the
+    /// death of the process without a flush: the users of the block device would not notice the loss. Without this
+    /// option they get errors once the server ends.
     pub recoverable: bool,
 }
 
-/// What keeps the connection.
+/// The keeper of the connection.
 #[derive(Debug)]
 enum Kept {
     /// The driver, for the device with this number.
@@ -51,7 +51,7 @@ enum Kept {
 
 /// A block device `/dev/nbdN` whose requests come out of a socket.
 ///
-/// Without [`NbdDevice::detach`] it is left as by a server that was killed.
+/// Dropping it without [`NbdDevice::detach`] leaves the device as a killed server does.
 pub struct NbdDevice {
     node: PathBuf,
     held: Held,
@@ -60,14 +60,13 @@ pub struct NbdDevice {
     resumed: bool,
 }
 
-/// Attaches a `/dev/nbdN` that `server` serves its default export to; when this is done the device has its
-/// size. If a server of the same volume left one behind, that is taken up again, with all that waits for
-/// it.
+/// Attaches a `/dev/nbdN` to the default export of `server`, and waits until it has its size. If a server of this
+/// volume left a device behind, recovers that device with all its waiting requests.
 ///
-/// That nobody serves the same volume now is for the caller to see to.
+/// The caller must make sure that no other server serves the volume.
 ///
 /// # Errors
-/// See [`NbdError`]. Nothing new is left behind, and what was left stays as it was.
+/// See [`NbdError`]. No new device is left behind, and a leftover device is unchanged.
 pub async fn attach_nbd(
     rt: &Rt,
     ring: &Rc<Ring>,
@@ -88,7 +87,7 @@ pub async fn attach_nbd(
     }
 }
 
-/// What it takes to attach.
+/// The arguments of attaching.
 struct Attach<'a> {
     rt: &'a Rt,
     ring: &'a Rc<Ring>,
@@ -103,7 +102,7 @@ fn pair() -> Result<(UnixStream, UnixStream), NbdError> {
 impl Attach<'_> {
     fn connect(self) -> Result<NbdDevice, NbdError> {
         let (kernels, servers) = pair()?;
-        // Requests may come from the moment the kernel has its end.
+        // Requests can come as soon as the kernel has its end.
         let wire = self.wire(servers)?;
         let export = self.server.default_export();
         let (volume, geometry) = (self.options.volume, export.geometry());
@@ -149,7 +148,7 @@ impl Attach<'_> {
             }
             return Err(NbdError::io("start", device.path())(source));
         }
-        // The thread is shown only now.
+        // sysfs shows the thread only now.
         device.held = Held::by(&device.node, device.kept.mark());
         Ok(device)
     }
@@ -160,7 +159,7 @@ impl Attach<'_> {
         Ok(Rc::new(Socket::new(stream)))
     }
 
-    /// Begins to serve it.
+    /// Begins to serve the device.
     fn attached(&self, kept: Kept, wire: Rc<Socket>, resumed: bool) -> NbdDevice {
         let wired: Rc<dyn Wire> = Rc::clone(&wire) as Rc<dyn Wire>;
         self.server.connect_without_handshake(wired);
@@ -180,7 +179,7 @@ fn flags(export: &Export) -> u16 {
 }
 
 impl Kept {
-    /// The file in the directory of the device that tells it from those of others.
+    /// Returns the file in the device's sysfs directory that distinguishes the device from others.
     fn mark(&self) -> &'static str {
         match self {
             Kept::ByDriver(_) => "backend",
@@ -188,7 +187,7 @@ impl Kept {
         }
     }
 
-    /// The device as sysfs has it.
+    /// Returns the device's name in sysfs.
     fn name(&self) -> String {
         match self {
             Kept::ByDriver(index) => by_driver::name(*index),
@@ -198,17 +197,17 @@ impl Kept {
 }
 
 impl NbdDevice {
-    /// The block device, `/dev/nbdN`.
+    /// Returns the path of the block device, `/dev/nbdN`.
     pub fn path(&self) -> &Path {
         &self.node
     }
 
-    /// The block device, to look whether it is still there.
+    /// Returns a handle for checking that the block device still exists.
     pub fn held(&self) -> Held {
         self.held.clone()
     }
 
-    /// Looks whether anybody uses the block device.
+    /// Checks that the block device is unused.
     ///
     /// # Errors
     /// [`NbdError::Busy`].
@@ -228,17 +227,17 @@ impl NbdDevice {
         }
     }
 
-    /// True if it was taken up as another server left it.
+    /// Returns true if the device was recovered from another server.
     pub fn is_resumed(&self) -> bool {
         self.resumed
     }
 
-    /// True if it outlives its server.
+    /// Returns true if the device outlives its server.
     pub fn is_recoverable(&self) -> bool {
         matches!(self.kept, Kept::ByDriver(_))
     }
 
-    /// Tells the kernel that the volume is as long as `geometry` says. The future borrows nothing.
+    /// Sets the kernel's length of the device to that of `geometry`. The future borrows nothing.
     ///
     /// # Errors
     /// See [`NbdError`]; the device keeps its length.
@@ -268,11 +267,11 @@ impl NbdDevice {
         }
     }
 
-    /// Leaves the block device to the next server of the volume: from now on requests wait for that one,
-    /// and those that are under way are sent to it again.
+    /// Leaves the block device to the next server of the volume. From now on requests wait for this server, and
+    /// requests under way are sent to it again.
     ///
     /// # Errors
-    /// [`NbdError::NotRecoverable`]; then it is served as before.
+    /// [`NbdError::NotRecoverable`]; the device is then served as before.
     pub fn hand_over(&self) -> Result<(), NbdError> {
         if !self.is_recoverable() {
             return Err(NbdError::NotRecoverable {
@@ -283,16 +282,16 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// From now on requests wait for the next server of the volume, if the device outlives this one.
-    /// What is under way is carried out, and not answered.
+    /// Makes further requests wait for the next server of the volume, if the device outlives this server. Requests
+    /// under way are executed, but not answered.
     pub fn let_wait(&self) {
         if self.is_recoverable() {
             self.wire.shutdown();
         }
     }
 
-    /// Writes back what the device has cached and disconnects it. The server's end must be served
-    /// until this is done.
+    /// Writes back the device's cached data and disconnects the device. The server's end must be served until this
+    /// returns.
     ///
     /// # Errors
     /// See [`NbdError`]; the device stays attached.
@@ -302,7 +301,7 @@ impl NbdDevice {
             Kept::ByDriver(index) => Some(*index),
             Kept::ByThread(_) => None,
         };
-        // One that another program disconnected (`nbd-client -d`) may be that program's now.
+        // A device that another program disconnected (`nbd-client -d`) may belong to that program now.
         if !self.held.is_lost() {
             isolated(move || disconnect(&name, &node, by_driver))
                 .await
@@ -322,15 +321,14 @@ impl NbdDevice {
 
 impl Drop for NbdDevice {
     fn drop(&mut self) {
-        // Its connection is served still, and would be until the volume is closed under it.
+        // The connection is still served, and would be until the volume is closed under it.
         self.let_wait();
     }
 }
 
-/// Writes back and disconnects a device that nobody uses; the driver keeps its connection if its number is
-/// given. That waits where no signal reaches it, so it keeps neither end of the socket open
-/// ([`forebay_os::isolated`]): if the process is killed meanwhile, what it waits for fails, or is carried out by
-/// the next server.
+/// Writes back and disconnects an unused device; `by_driver` is its number if the driver keeps the connection. The
+/// write-back waits uninterruptibly, so this thread holds neither end of the socket open ([`forebay_os::isolated`]). If
+/// the process is killed meanwhile, the awaited requests fail, or the next server executes them.
 fn disconnect(name: &str, node: &Path, by_driver: Option<u32>) -> Result<(), NbdError> {
     let mut looks = 0;
     loop {
@@ -349,7 +347,7 @@ fn try_disconnect(name: &str, node: &Path, by_driver: Option<u32>) -> Result<(),
         device: node.to_owned(),
         holders,
     };
-    // An exclusive open does not mind those who have it open in the ordinary way.
+    // An exclusive open succeeds even if other processes have the device open without `O_EXCL`.
     let users = holders(name);
     if !users.0.is_empty() {
         return Err(busy(users));
@@ -384,8 +382,8 @@ mod tests {
 
     use super::*;
 
-    /// While a device is being detached it belongs to that, and goes with it if the daemon is told to end
-    /// at once. Its requests were answered with errors then.
+    /// While a device is being detached, the detaching task owns it, and drops it if the daemon is told to stop at
+    /// once. Its requests were then answered with errors.
     #[test]
     fn a_device_that_is_dropped_waits_for_the_next_server() {
         let ring = Rc::new(Ring::new(8).expect("an io_uring"));
@@ -402,7 +400,7 @@ mod tests {
         };
         let read = kernels.read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(read, Err(std::io::ErrorKind::WouldBlock));
-        // The server has the wire still.
+        // The server still holds the wire.
         drop(device);
         let read = kernels.read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(read, Ok(0));

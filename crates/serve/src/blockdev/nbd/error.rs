@@ -1,11 +1,11 @@
-//! What can go wrong with an nbd device.
+//! The errors of nbd devices.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::blockdev::holders::Holders;
 
-/// Why there is no `/dev/nbdN`, or why it was not detached.
+/// An error of attaching or detaching a `/dev/nbdN`.
 #[derive(Debug, thiserror::Error)]
 pub enum NbdError {
     /// The kernel has no NBD client.
@@ -13,32 +13,32 @@ pub enum NbdError {
         "this kernel has no nbd driver (try: modprobe nbd), so there is no /dev/nbdN to attach"
     )]
     NoDriver,
-    /// The driver lacks something that came later.
+    /// The driver lacks a newer feature.
     #[error("this kernel's nbd driver is too old: Linux 5.14 or later is needed")]
     TooOld,
-    /// All there are are in use.
+    /// All devices are in use.
     #[error("all {count} nbd devices are in use (the module's nbds_max sets their number)")]
     NoneFree {
-        /// How many there are.
+        /// Number of devices.
         count: usize,
     },
-    /// The device of a killed server of this volume is still in use, and does not wait for another.
+    /// The device of a killed server of this volume is still in use, and does not wait for another server.
     #[error("the dead block device {} is still in use: {holders}", device.display())]
     Leftover {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// The server left the block device behind, and it cannot be taken up as it is asked for.
+    /// The block device left behind by a server does not fit the requested options.
     #[error("{} was left by the daemon that served it, and cannot be taken up: {why}", device.display())]
     Unlike {
         /// The block device.
         device: PathBuf,
-        /// What does not fit, and what to do.
+        /// The mismatch, and a remedy.
         why: String,
     },
-    /// The server left the block device behind, and somebody uses it.
+    /// The block device left behind by a server is in use.
     #[error(
         "{} was left by the daemon that served it and is waited for: {holders}; take it up again with \
          --via nbd", device.display()
@@ -46,27 +46,27 @@ pub enum NbdError {
     Waiting {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// Somebody uses the device; nothing was undone.
+    /// The device is in use; nothing was changed.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
     Busy {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// Data that was written to the block device and only in its page cache could not be written
-    /// on. It is lost; detaching again goes on without it.
+    /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
+    /// continues without it.
     #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
     WriteBack {
         /// The block device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It was not made to outlive its server.
+    /// The device was not made to outlive its server.
     #[error(
         "{} cannot be handed over: with durability \"flush\" a block device ends with its daemon",
         device.display()
@@ -75,20 +75,20 @@ pub enum NbdError {
         /// The block device.
         device: PathBuf,
     },
-    /// The system refused.
+    /// The system refused the operation.
     #[error("cannot {doing} {}: {source}", device.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         /// The block device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl NbdError {
-    /// Makes an error of what the system says to an attempt.
+    /// Returns a function that adds the attempted operation and the device to the system's error.
     pub(super) fn io(
         doing: &'static str,
         device: impl Into<PathBuf>,

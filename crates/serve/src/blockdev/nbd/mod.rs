@@ -1,14 +1,14 @@
 //! `/dev/nbdN`: the kernel as the client of an NBD server in this process.
 //!
-//! The kernel gets one end of a socket pair and begins with requests; the server takes over the other
-//! end without a handshake. There are two ways to give it that end, for two kinds of device.
-//! - By the driver's netlink family (`by_driver.rs`): the driver keeps the connection, and when the server
-//!   is killed, or leaves ([`NbdDevice::let_wait`]), it keeps the requests until another has come. What
-//!   mounted the device sees a pause. So what was acknowledged must be there without the server that did
-//!   it, flushed or not: [`NbdOptions::recoverable`]. The driver keeps a string for us with each device;
-//!   it says which volume it is, and every attach looks for it first.
-//! - By the classic calls (`by_thread.rs`): a thread of this process keeps the connection, and the device
-//!   fails when it ends.
+//! The kernel gets one end of a socket pair and begins with requests; the server uses the other end without a
+//! handshake. Two kinds of device differ in the way of passing this end to the kernel.
+//! - Through the driver's netlink family (`by_driver.rs`): the driver keeps the connection. When the server is killed,
+//!   or leaves ([`NbdDevice::let_wait`]), the driver keeps the requests until the next server has connected. A
+//!   filesystem on the device sees a pause. So acknowledged writes must survive the end of their server without a
+//!   flush: [`NbdOptions::recoverable`]. The driver stores a string with each device, which identifies the volume;
+//!   every attach first looks for this string.
+//! - Through the classic calls (`by_thread.rs`): a thread of this process keeps the connection, and the device fails
+//!   when the thread ends.
 //!
 //! Reading order: `device.rs`, `by_driver.rs`, `netlink.rs`; `by_thread.rs`, `note.rs`.
 

@@ -1,4 +1,4 @@
-//! Commands to the nbd driver by its generic netlink family, whose messages are in the crate `nbd`.
+//! Commands to the nbd driver through its generic netlink family. The messages are in the crate `nbd`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use forebay_nbd::netlink::{self, Command, Said, Wished};
 use rustix::net::netlink::GENERIC;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// More than any answer.
+/// Buffer size, larger than any answer.
 const ANSWER_BYTES: usize = 16 << 10;
 
 /// A socket to the driver.
@@ -18,8 +18,10 @@ pub(super) struct Control {
 }
 
 impl Control {
+    /// Opens a socket to the driver.
+    ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if there is no driver.
+    /// [`io::ErrorKind::NotFound`] if the driver is missing.
     pub(super) fn open() -> io::Result<Control> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -37,7 +39,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Makes a device of one end of a stream; gives its number. It has its size when this is done.
+    /// Creates a device from one end of a stream, and returns its number. The device has its size on return.
     pub(super) fn connect(
         &mut self,
         wished: &Wished<'_>,
@@ -47,10 +49,11 @@ impl Control {
         netlink::index(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Gives a device whose connection is gone another one. `backend` is what it was made with.
+    /// Gives a new connection to a device whose connection is gone. `backend` is the string the device was created
+    /// with.
     ///
     /// # Errors
-    /// `ENOSPC` while the driver has not noticed that the former connection is gone.
+    /// `ENOSPC` while the driver has not noticed that the previous connection is gone.
     pub(super) fn reconnect(
         &mut self,
         index: u32,
@@ -61,18 +64,18 @@ impl Control {
         self.ask(&command).map(drop)
     }
 
-    /// Gives a device another length, in bytes. `backend` is what it was made with. Waits for the requests that are
-    /// under way.
+    /// Sets the length of a device, in bytes. `backend` is the string the device was created with. Waits for the
+    /// requests under way.
     pub(super) fn resize(&mut self, index: u32, backend: &str, len: u64) -> io::Result<()> {
         self.ask(&netlink::resize(index, backend, len)).map(drop)
     }
 
-    /// Ends a device; what waits for it fails.
+    /// Disconnects a device; its waiting requests fail.
     pub(super) fn disconnect(&mut self, index: u32) -> io::Result<()> {
         self.ask(&netlink::disconnect(index)).map(drop)
     }
 
-    /// Sends a command, and gives the attributes of the answer.
+    /// Sends a command, and returns the attributes of the answer.
     fn ask(&mut self, command: &Command) -> io::Result<Vec<u8>> {
         self.sent += 1;
         let message = command.message(self.family, self.sent);
@@ -80,7 +83,7 @@ impl Control {
         let mut answer = Vec::new();
         let mut buffer = vec![0; ANSWER_BYTES];
         loop {
-            // Commands are carried out while they are sent, so the answer is there.
+            // The driver executes a command during the send call, so the answer is already available.
             let (got, _) = rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
             let mut rest = &buffer[..got];
             while let Some((number, said)) = netlink::next(&mut rest) {

@@ -1,42 +1,42 @@
-//! Which `/dev/nbdN` a killed server of a volume left behind.
+//! The note file on the `/dev/nbdN` that a killed server of a volume left behind.
 //!
-//! An nbd device does not say what it serves. All that the kernel shows of a connection is the thread
-//! that keeps it (`/sys/block/nbdN/pid`), for as long as anybody has the device open, also when that
-//! thread is dead. So whoever attaches a device notes its name and that thread in the runtime directory.
-//! A device that still has the thread of the note is the one that was left; with another it has been
-//! attached anew since, by us or by others.
+//! The kernel does not show the export of an nbd device. Of a connection it shows only the thread that keeps it
+//! (`/sys/block/nbdN/pid`), as long as any process has the device open, even after the thread has ended. So attaching a
+//! device records the device's name and the thread in the runtime directory. If the device still has the recorded
+//! thread, it is the one left behind. With another thread, the device has been attached anew since, by us or by another
+//! program.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the kernel shows of block devices.
+/// The kernel's directory of block devices.
 pub(in crate::blockdev) const SYS_BLOCK: &str = "/sys/block";
 
 /// The note on one volume's device.
 #[derive(Debug)]
 pub(super) struct Note(PathBuf);
 
-/// The thread that keeps the connection of an nbd device, if it has one; `sys` is [`SYS_BLOCK`].
+/// Returns the thread that keeps the connection of an nbd device; `None` without a connection. `sys` is [`SYS_BLOCK`].
 pub(in crate::blockdev) fn connection(sys: &Path, device: &str) -> Option<String> {
     let pid = fs::read_to_string(sys.join(device).join("pid")).ok()?;
     Some(pid.trim().to_owned())
 }
 
 impl Note {
-    /// The note of a volume, whether or not it was made.
+    /// Returns the note of a volume, which need not exist.
     pub(super) fn of(runtime_dir: &Path, volume: &str) -> Note {
         Note(runtime_dir.join(format!("{volume}.nbd")))
     }
 
-    /// Notes that the volume is `device` now.
+    /// Records `device` as the volume's device.
     pub(super) fn write(&self, sys: &Path, device: &str) -> io::Result<()> {
         let thread = connection(sys, device)
             .ok_or_else(|| io::Error::other("it has no connection any more"))?;
         fs::write(&self.0, format!("{device} {thread}\n"))
     }
 
-    /// The device in the note, if its connection is the same still.
+    /// Returns the recorded device, if it still has the recorded connection.
     pub(super) fn device(&self, sys: &Path) -> Option<String> {
         let text = fs::read_to_string(&self.0).ok()?;
         let (device, thread) = text.trim().split_once(' ')?;
@@ -44,9 +44,9 @@ impl Note {
         same.then(|| device.to_owned())
     }
 
-    /// Says that there is nothing to be noted any more.
+    /// Removes the note.
     pub(super) fn remove(&self) {
-        // One that stays names a connection that is gone.
+        // A note that remains is harmless: it names a connection that is gone.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -55,7 +55,7 @@ impl Note {
 mod tests {
     use super::*;
 
-    /// A directory that looks like `/sys/block`, with connections of `nbd0` and `nbd1`.
+    /// Creates a directory that looks like `/sys/block`, with connections of `nbd0` and `nbd1`.
     fn sys() -> tempfile::TempDir {
         let sys = tempfile::tempdir().unwrap();
         for (device, thread) in [("nbd0", "100"), ("nbd1", "101")] {

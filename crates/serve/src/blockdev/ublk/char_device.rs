@@ -26,14 +26,14 @@ pub(super) struct CharDevice {
     descriptors_len: usize,
 }
 
-/// Where the server's end of device `id` is.
+/// Returns the path of the server's end of device `id`.
 pub(super) fn path(id: u32) -> PathBuf {
     Path::new("/dev").join(format!("ublkc{id}"))
 }
 
 impl CharDevice {
-    /// Opens the server's end of device `id`, whose queue has `depth` tags. The thread of `ring` is its
-    /// server from then on.
+    /// Opens the server's end of device `id`, whose queue has `depth` tags. From then on the thread of `ring` is its
+    /// server.
     pub(super) fn open(ring: &Rc<Ring>, id: u32, depth: u16) -> io::Result<CharDevice> {
         let file = std::fs::File::options()
             .read(true)
@@ -47,8 +47,9 @@ impl CharDevice {
         })
     }
 
-    /// The descriptors, mapped when the first request has come: not while tags are still being offered, since drivers
-    /// before Linux 6.16 let nobody map them any more when a server has done so and died before it had offered all.
+    /// Returns the descriptors, mapped after the first request has come. They are not mapped while tags are still being
+    /// offered: drivers before Linux 6.16 refuse further mappings if a server mapped the descriptors and died before it
+    /// had offered all tags.
     fn descriptors(&self) -> io::Result<&DriverMemory> {
         if let Some(mapped) = self.descriptors.get() {
             return Ok(mapped);
@@ -65,11 +66,11 @@ impl Port for CharDevice {
             Some(result) => (queue::COMMIT_AND_FETCH_REQ, result),
         };
         let command = QueueCommand { tag, result }.encode();
-        // SAFETY: the command has no address in it.
+        // SAFETY: the command contains no address.
         let came = unsafe { self.ring.command(&self.fd, op, command) }.await?;
         match came {
             0 => self.descriptors().map(drop),
-            // "Give me a buffer", which a device whose data is copied never says.
+            // The other answers ask for a buffer, which does not happen with a device whose data is copied.
             other => Err(io::Error::other(format!("the answer {other} to a tag"))),
         }
     }
@@ -79,8 +80,8 @@ impl Port for CharDevice {
         Descriptor::decode(&mapped.read(usize::from(tag) * DESCRIPTOR))
     }
 
-    /// Copied by a plain system call: nothing has to be waited for but the copying, and on the ring the
-    /// driver's file would be handed to a thread of the kernel's for each.
+    /// Copies the data with a plain system call: only the copying takes time, and the ring would pass each request on
+    /// the driver's file to a kernel thread.
     fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {

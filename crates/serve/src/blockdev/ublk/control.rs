@@ -1,7 +1,6 @@
-//! `/dev/ublk-control`: devices are made, looked at and removed.
+//! `/dev/ublk-control`: creates, queries and removes devices.
 //!
-//! All of it may wait for the driver, and some of it for whoever serves the device; so it is done on
-//! threads that serve nothing.
+//! All calls may wait for the driver, and some for the server of the device, so they run on threads that serve nothing.
 #![allow(
     unsafe_code,
     reason = "commands that name a buffer by its address, in one function"
@@ -15,10 +14,10 @@ use forebay_ublk::format::{
     ANY_DEVICE, ControlCommand, DEVICE_INFO, DeviceInfo, PARAMS, Params, control,
 };
 
-/// The driver's control device, open.
+/// The open control device of the driver.
 pub(super) struct Control(File);
 
-/// Where it is.
+/// Path of the control device.
 pub(super) const CONTROL: &str = "/dev/ublk-control";
 
 impl Control {
@@ -34,12 +33,12 @@ impl Control {
         };
         let command = ControlCommand {
             device,
-            // A structure of the driver's, so it is short.
+            // The buffer is a structure of the driver, so the cast is lossless.
             buffer: (address, buffer.len() as u16),
             data,
         };
-        // SAFETY: the driver reads and writes the buffer only, within the length it is told, before it
-        // answers; the buffer outlives the call and is borrowed for that long.
+        // SAFETY: the driver accesses the buffer only, within the given length, before it answers; the buffer outlives
+        // the call and is borrowed for that long.
         unsafe { driver_command(&self.0, op, command.encode()) }.map(drop)
     }
 
@@ -47,28 +46,28 @@ impl Control {
         self.run(op, device, 0, &mut [])
     }
 
-    /// What the driver can do; see [`forebay_ublk::format::feature`].
+    /// Returns the driver's features; see [`forebay_ublk::format::feature`].
     pub(super) fn features(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.run(control::GET_FEATURES, ANY_DEVICE, 0, &mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// What device `id` is and how it stands.
+    /// Returns the properties and state of device `id`.
     pub(super) fn info(&self, id: u32) -> io::Result<DeviceInfo> {
         let mut bytes = [0; DEVICE_INFO];
         self.run(control::GET_DEV_INFO, id, 0, &mut bytes)?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
-    /// What block device `id` is like.
+    /// Returns the parameters of block device `id`.
     pub(super) fn params(&self, id: u32) -> io::Result<Params> {
         let mut bytes: [u8; PARAMS] = Params::question();
         self.run(control::GET_PARAMS, id, 0, &mut bytes)?;
         Ok(Params::decode(&bytes))
     }
 
-    /// Makes a device, and gives it as it came to be.
+    /// Creates a device, and returns its actual properties.
     pub(super) fn add(&self, wished: &DeviceInfo, params: &Params) -> io::Result<DeviceInfo> {
         let mut bytes = wished.encode();
         self.run(control::ADD_DEV, wished.id, 0, &mut bytes)?;
@@ -86,35 +85,37 @@ impl Control {
         }
     }
 
-    /// Makes the block device, served by process `pid`. Waits until all tags are offered, and for the
-    /// reads that look for partitions.
+    /// Starts the block device, served by process `pid`. Waits until all tags are offered, and for the reads that look
+    /// for partitions.
     pub(super) fn start(&self, id: u32, pid: u32) -> io::Result<()> {
         self.run(control::START_DEV, id, pid.into(), &mut [])
     }
 
-    /// Begins to take up a device that its server left. `EBUSY` as long as that is not quite gone.
+    /// Begins the recovery of a device that its server left. `EBUSY` until the kernel has closed the end of that
+    /// server.
     pub(super) fn start_recovery(&self, id: u32) -> io::Result<()> {
         self.plain(control::START_USER_RECOVERY, id)
     }
 
-    /// Lets requests through to process `pid`. Waits until all tags are offered.
+    /// Ends the recovery: requests now go to process `pid`. Waits until all tags are offered.
     pub(super) fn end_recovery(&self, id: u32, pid: u32) -> io::Result<()> {
         self.run(control::END_USER_RECOVERY, id, pid.into(), &mut [])
     }
 
-    /// Gives the block device another length, in sectors of 512 bytes. `None` if this kernel cannot.
+    /// Sets the length of the block device, in sectors of 512 bytes. `None` if this kernel does not support the
+    /// command.
     pub(super) fn update_size(&self, id: u32, sectors: u64) -> Option<io::Result<()>> {
         let updated = self.run(control::UPDATE_SIZE, id, sectors, &mut []);
         known(updated)
     }
 
-    /// Takes the block device away, whoever uses it.
+    /// Stops the block device, even if it is in use.
     pub(super) fn stop(&self, id: u32) -> io::Result<()> {
         self.plain(control::STOP_DEV, id)
     }
 
-    /// Takes the block device away if nobody has it open, and else fails with `EBUSY`. `None` if this
-    /// kernel cannot tell.
+    /// Stops the block device if no process has it open; otherwise fails with `EBUSY`. `None` if this kernel does not
+    /// support the command.
     pub(super) fn try_stop(&self, id: u32) -> Option<io::Result<()>> {
         let stopped = self.plain(control::TRY_STOP_DEV, id);
         known(stopped)
@@ -125,14 +126,14 @@ impl Control {
         self.plain(control::DEL_DEV, id)
     }
 
-    /// Removes the device, which is gone when its last user is. (Older kernels wait for that.)
+    /// Removes the device as soon as its last user closes it. (Older kernels wait for this.)
     pub(super) fn delete_later(&self, id: u32) -> io::Result<()> {
         let deleted = self.plain(control::DEL_DEV_ASYNC, id);
         known(deleted).unwrap_or_else(|| self.delete(id))
     }
 }
 
-/// What a command came to, if the driver knows it.
+/// Returns the result of a command; `None` if the driver does not support the command.
 fn known(done: io::Result<()>) -> Option<io::Result<()>> {
     match done {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => None,

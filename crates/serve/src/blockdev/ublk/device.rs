@@ -1,4 +1,4 @@
-//! Attaching a volume as `/dev/ublkbN`, detaching it, and leaving it to another server.
+//! A volume as `/dev/ublkbN`: attaching, detaching, and hand-off to another server.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -24,41 +24,41 @@ use crate::blockdev::held::Held;
 use crate::blockdev::holders::lasting_holders;
 use crate::requests::PART_BYTES;
 
-/// Requests the kernel may have under way. As many as the loop driver has.
+/// Requests the kernel may have under way: as many as the loop driver has.
 const DEPTH: u16 = 128;
-/// How long a server that is gone may still have its end of the device open.
+/// Time limit for an ended server to close its end of the device.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
-/// How often is looked meanwhile.
+/// Interval of checks meanwhile.
 const CLOSING_EVERY: Duration = Duration::from_millis(50);
 
-/// How to attach.
+/// Options for attaching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UblkOptions {
-    /// Which volume it is: attaches of the same one have the same number, and others another.
+    /// Id of the volume. All attaches of a volume must use the same number, and different volumes different numbers.
     pub volume: u64,
-    /// The device outlives its server, and the next one takes it up. Only for a device that keeps what
-    /// it acknowledged when its process dies, whether it was flushed or not: users of the block device
-    /// would not notice what is lost. Without it they get errors from then on.
+    /// The device outlives its server, and the next server recovers it. Allowed only if acknowledged writes survive the
+    /// death of the process without a flush: the users of the block device would not notice the loss. Without this
+    /// option they get errors once the server ends.
     pub recoverable: bool,
 }
 
 /// A device served as `/dev/ublkbN`.
 ///
-/// Without [`UblkDevice::detach`] or [`UblkDevice::hand_over`] it is left as by a server that was killed.
+/// Dropping it without [`UblkDevice::detach`] or [`UblkDevice::hand_over`] leaves the device as a killed server does.
 pub struct UblkDevice {
     rt: Rt,
     id: u32,
     node: PathBuf,
-    /// `None` once it is stopped.
+    /// `None` once the device is stopped.
     serving: Option<Serving<CharDevice>>,
     recoverable: bool,
     resumed: bool,
 }
 
-/// Whether this kernel has what [`attach_ublk`] needs, for this user.
+/// Checks that this kernel and user support [`attach_ublk`].
 ///
 /// # Errors
-/// What is missing: [`UblkError::NoDriver`], [`UblkError::Forbidden`], [`UblkError::TooOld`].
+/// The missing prerequisite: [`UblkError::NoDriver`], [`UblkError::Forbidden`], [`UblkError::TooOld`].
 pub fn ublk_usable() -> Result<(), UblkError> {
     let control = Control::open().map_err(UblkError::no_control)?;
     suitable(control.features())?;
@@ -74,7 +74,7 @@ fn suitable(features: std::io::Result<u64>) -> Result<(), UblkError> {
         Ok(features) if is_sufficient(features) => Ok(()),
         Ok(_) => Err(UblkError::TooOld),
         Err(error) => Err(match error.raw_os_error() {
-            // It does not even know the question.
+            // The driver does not even support the query.
             Some(libc::EOPNOTSUPP | libc::EINVAL) => UblkError::TooOld,
             Some(libc::EPERM | libc::EACCES) => UblkError::Forbidden,
             _ => UblkError::io("ask", CONTROL)(error),
@@ -82,13 +82,13 @@ fn suitable(features: std::io::Result<u64>) -> Result<(), UblkError> {
     }
 }
 
-/// Serves `device` as a ublk device on `rt`, with buffers from `memory`. If a server of the same volume
-/// left one behind, that is taken up again, with all that waits for it.
+/// Serves `device` as a ublk device on `rt`, with buffers from `memory`. If a server of this volume left a device
+/// behind, recovers that device with all its waiting requests.
 ///
-/// That nobody serves the same volume now is for the caller to see to.
+/// The caller must make sure that no other server serves the volume.
 ///
 /// # Errors
-/// See [`UblkError`]. Nothing new is left behind, and what was left stays as it was.
+/// See [`UblkError`]. No new device is left behind, and a leftover device is unchanged.
 ///
 /// # Panics
 /// If the device's geometry breaks the contract.
@@ -120,7 +120,7 @@ pub async fn attach_ublk(
     }
 }
 
-/// What it takes to attach.
+/// The arguments of attaching.
 struct Attach<'a> {
     rt: &'a Rt,
     ring: &'a Rc<Ring>,
@@ -168,7 +168,7 @@ impl Attach<'_> {
         let end = move |control: &Control| control.end_recovery(id, pid);
         let end = controlled("take up a device at", end);
         if let Err(error) = unless_lost(&serving, id, end).await {
-            // It is left as it was, and its end closed when this process ends.
+            // The leftover device stays as it was; its end closes when this process ends.
             serving.withhold();
             serving.detach();
             return Err(error);
@@ -184,10 +184,10 @@ impl Attach<'_> {
         Ok(device)
     }
 
-    /// The driver says that it is busy until the server that is gone has closed its end, which the kernel
-    /// does some time after a process is gone. Before Linux 6.16 it calls it invalid to begin when
-    /// another server has begun, and died before it offered all tags; if that one offered none, all is
-    /// as after a beginning, and otherwise the tags will be refused.
+    /// Begins the recovery. The driver returns "busy" until the kernel has closed the end of the ended server, some
+    /// time after that process is gone. Before Linux 6.16 the driver returns "invalid" if another server has begun the
+    /// recovery, and died before it offered all tags. If that server offered no tag, the state is the same as after a
+    /// successful begin; otherwise the driver will refuse the tags.
     async fn start_recovery(&self, id: u32) -> Result<(), UblkError> {
         let deadline = self.rt.now().plus(CLOSING_PATIENCE);
         loop {
@@ -230,8 +230,8 @@ impl Attach<'_> {
     }
 }
 
-/// Waits for a command that ends when all tags were offered and so never does if one is refused, which
-/// would be a fault of the driver's, or of ours.
+/// Waits for a command that ends when all tags are offered. Returns an error instead if a tag is refused, because the
+/// command would then never end. A refused tag is a fault of the driver or of this program.
 async fn unless_lost(
     serving: &Serving<CharDevice>,
     id: u32,
@@ -247,17 +247,18 @@ async fn unless_lost(
 }
 
 impl UblkDevice {
-    /// The block device, `/dev/ublkbN`.
+    /// Returns the path of the block device, `/dev/ublkbN`.
     pub fn path(&self) -> &Path {
         &self.node
     }
 
-    /// The block device, to look whether it is still there. Its number stays ours for as long as it is served.
+    /// Returns a handle for checking that the block device still exists. Its number stays reserved as long as the
+    /// device is served.
     pub fn held(&self) -> Held {
         Held::by(&self.node, "dev")
     }
 
-    /// Looks whether anybody uses the block device.
+    /// Checks that the block device is unused.
     ///
     /// # Errors
     /// [`UblkError::Busy`].
@@ -274,20 +275,20 @@ impl UblkDevice {
         }
     }
 
-    /// True if it was taken up as another server left it.
+    /// Returns true if the device was recovered from another server.
     pub fn is_resumed(&self) -> bool {
         self.resumed
     }
 
-    /// True if it outlives its server.
+    /// Returns true if the device outlives its server.
     pub fn is_recoverable(&self) -> bool {
         self.recoverable
     }
 
-    /// Tells the kernel that the device behind it is `len` bytes long now. The future borrows nothing.
+    /// Sets the kernel's length of the device to `len` bytes. The future borrows nothing.
     ///
     /// # Errors
-    /// [`UblkError::FixedLength`] if the kernel cannot; and see [`UblkError`].
+    /// [`UblkError::FixedLength`] if the kernel does not support this; also see [`UblkError`].
     pub fn resize(&self, len: u64) -> impl Future<Output = Result<(), UblkError>> + use<> {
         let (id, device) = (self.id, self.node.clone());
         async move {
@@ -302,7 +303,7 @@ impl UblkDevice {
         }
     }
 
-    /// Takes the block device away, if nobody uses it. It must be served until this is done.
+    /// Removes the block device, if it is unused. It must be served until this returns.
     ///
     /// # Errors
     /// See [`UblkError`]; the device stays attached.
@@ -325,12 +326,12 @@ impl UblkDevice {
         Ok(())
     }
 
-    /// Leaves the block device to the next server of the volume: from now on requests wait for that one.
-    /// Returns when none is being carried out any more. Call [`UblkDevice::let_wait`] if that takes too
-    /// long; either way the process has to end for the device to be taken up.
+    /// Leaves the block device to the next server of the volume: from now on requests wait for this server. Returns
+    /// after the requests under way have ended. If this takes too long, call [`UblkDevice::let_wait`] instead. In either
+    /// case the process must end before the device can be recovered.
     ///
     /// # Errors
-    /// [`UblkError::NotRecoverable`]; then it is served as before.
+    /// [`UblkError::NotRecoverable`]; the device is then served as before.
     pub async fn hand_over(&self) -> Result<(), UblkError> {
         if !self.recoverable {
             return Err(UblkError::NotRecoverable {
@@ -344,8 +345,7 @@ impl UblkDevice {
         Ok(())
     }
 
-    /// From now on requests that fail, and new ones, wait for the next server of the volume, if the
-    /// device outlives this one.
+    /// Makes failed and new requests wait for the next server of the volume, if the device outlives this server.
     pub fn let_wait(&self) {
         if let Some(serving) = self.serving.as_ref().filter(|_| self.recoverable) {
             serving.withhold();
@@ -372,7 +372,7 @@ mod tests {
     fn what_the_driver_says_of_itself_or_refuses_to_say_is_told_apart() {
         let errno = |errno| Err(io::Error::from_raw_os_error(errno));
         assert!(suitable(Ok(0x1fe)).is_ok());
-        // Before data could be copied.
+        // Features of a driver that cannot copy data yet.
         assert!(matches!(suitable(Ok(0x7e)), Err(UblkError::TooOld)));
         assert!(matches!(
             suitable(errno(libc::EOPNOTSUPP)),

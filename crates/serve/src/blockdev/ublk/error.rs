@@ -1,4 +1,4 @@
-//! What can go wrong with a ublk device.
+//! The errors of ublk devices.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use forebay_ublk::Unfit;
 use super::control::CONTROL;
 use crate::blockdev::holders::Holders;
 
-/// Why there is no `/dev/ublkbN`, or why it was not detached.
+/// An error of attaching or detaching a `/dev/ublkbN`.
 #[derive(Debug, thiserror::Error)]
 pub enum UblkError {
-    /// The kernel has no ublk driver, or it is not loaded.
+    /// The kernel has no ublk driver, or the driver is not loaded.
     #[error(
         "this kernel has no ublk driver (try: modprobe ublk_drv), so there is no /dev/ublkbN to attach"
     )]
     NoDriver,
-    /// It is for others to use.
+    /// This user may not use the driver.
     #[error("{} is not for this user, try as root (CAP_SYS_ADMIN)", CONTROL)]
     Forbidden,
-    /// The driver lacks something that came later.
+    /// The driver lacks a newer feature.
     #[error("this kernel's ublk driver is too old: Linux 6.5 or later is needed")]
     TooOld,
     /// Another process serves the volume's block device.
@@ -27,18 +27,18 @@ pub enum UblkError {
     Served {
         /// The block device.
         device: PathBuf,
-        /// Who serves it.
+        /// Id of the serving process.
         pid: i32,
     },
-    /// The server left the block device behind, and it cannot be taken up as it is asked for.
+    /// The block device left behind by a server does not fit the requested options.
     #[error("{} was left by the daemon that served it, and cannot be taken up: {why}", device.display())]
     Unlike {
         /// The block device.
         device: PathBuf,
-        /// What does not fit.
+        /// The mismatch.
         why: Unfit,
     },
-    /// The server left the block device behind, and somebody uses it.
+    /// The block device left behind by a server is in use.
     #[error(
         "{} was left by the daemon that served it and is waited for: {holders}; take it up again with \
          --via ublk", device.display()
@@ -46,35 +46,35 @@ pub enum UblkError {
     Waiting {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// The block device ended with its server, as it was made to, and somebody still has it.
+    /// The block device ended with its server, as configured, and is still in use.
     #[error("the dead block device {} is still in use: {holders}", device.display())]
     Dead {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// Somebody uses the device; nothing was undone.
+    /// The device is in use; nothing was changed.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
     Busy {
         /// The block device.
         device: PathBuf,
-        /// Who uses it.
+        /// Its users.
         holders: Holders,
     },
-    /// Data that was written to the block device and only in its page cache could not be written
-    /// on. It is lost; detaching again goes on without it.
+    /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
+    /// continues without it.
     #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
     WriteBack {
         /// The block device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It was not made to outlive its server.
+    /// The device was not made to outlive its server.
     #[error(
         "{} cannot be handed over: with durability \"flush\" a block device ends with its daemon",
         device.display()
@@ -83,7 +83,7 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
     },
-    /// The kernel gives no ublk device another length.
+    /// The kernel cannot change the length of a ublk device.
     #[error(
         "{} keeps its length while it is attached: this kernel's ublk driver cannot change that (Linux 6.16 and later \
          can); detach and attach the volume to have the new length", device.display()
@@ -92,23 +92,23 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
     },
-    /// All memory for requests is promised to others.
+    /// All memory for requests is reserved by others.
     #[error("the memory for requests is promised to others")]
     NoMemory,
-    /// The system refused.
+    /// The system refused the operation.
     #[error("cannot {doing} {}: {source}", device.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         /// The device.
         device: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl UblkError {
-    /// Makes an error of what the system says to an attempt.
+    /// Returns a function that adds the attempted operation and the device to the system's error.
     pub(super) fn io(
         doing: &'static str,
         device: impl Into<PathBuf>,
@@ -121,11 +121,11 @@ impl UblkError {
         }
     }
 
-    /// What it means that the control device cannot be opened.
+    /// Converts an error of opening the control device.
     pub(super) fn no_control(error: io::Error) -> UblkError {
         match error.kind() {
             io::ErrorKind::NotFound => UblkError::NoDriver,
-            // The node may be there without the driver.
+            // The device node can exist without the driver.
             _ if error.raw_os_error() == Some(libc::ENXIO) => UblkError::NoDriver,
             io::ErrorKind::PermissionDenied => UblkError::Forbidden,
             _ => UblkError::io("open", CONTROL)(error),

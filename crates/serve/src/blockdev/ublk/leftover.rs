@@ -1,4 +1,4 @@
-//! What a server that is gone left of a volume's block device.
+//! The leftover block device of a volume whose server has ended.
 
 use std::fs::File;
 use std::io;
@@ -16,25 +16,25 @@ use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
 use forebay_os::isolated;
 
-/// How long a server that was killed may take to be gone. Before Linux 6.16 it takes the driver half a
-/// minute to notice if the server had all requests there can be.
+/// Time limit for a killed server to end. Before Linux 6.16 the driver needs half a minute to notice the death of a
+/// server that held all possible requests.
 const DYING_PATIENCE: Duration = Duration::from_secs(45);
-/// How often is looked meanwhile.
+/// Interval of checks meanwhile.
 const DYING_EVERY: Duration = Duration::from_millis(100);
-/// How long removing a device may take that nobody uses.
+/// Time limit for removing an unused device.
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The block device of device `id`.
+/// Returns the path of the block device of device `id`.
 pub(super) fn node(id: u32) -> PathBuf {
     Path::new("/dev").join(name(id))
 }
 
-/// Its name.
+/// Returns the name of the block device of device `id`.
 pub(super) fn name(id: u32) -> String {
     format!("ublkb{id}")
 }
 
-/// Does `work` with the control device, on a thread that serves nothing.
+/// Runs `work` with the control device, on a thread that serves nothing.
 pub(super) async fn controlled<T, F>(doing: &'static str, work: F) -> Result<T, UblkError>
 where
     T: Send + 'static,
@@ -46,7 +46,7 @@ where
     done.map_err(UblkError::io(doing, CONTROL))
 }
 
-/// All devices of `volume`. It is not 0, as it is with devices of most other programs.
+/// Returns all devices of `volume`. The id is not 0, unlike that of most other programs' devices.
 fn find(control: &Control, volume: u64) -> io::Result<Vec<DeviceInfo>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/dev")? {
@@ -54,7 +54,7 @@ fn find(control: &Control, volume: u64) -> io::Result<Vec<DeviceInfo>> {
             continue;
         };
         let id = name.strip_prefix("ublkc").and_then(|id| id.parse().ok());
-        // One that is not told of, or is gone by now, is somebody else's.
+        // A device that cannot be queried, or no longer exists, does not belong to us.
         if let Some(Ok(info)) = id.map(|id| control.info(id))
             && info.volume == volume
         {
@@ -64,8 +64,7 @@ fn find(control: &Control, volume: u64) -> io::Result<Vec<DeviceInfo>> {
     Ok(found)
 }
 
-/// The device of `volume` that waits for a server. What is left of others is removed, and a server that
-/// is dying waited for.
+/// Returns the device of `volume` that waits for a server. Removes other leftovers, and waits for a dying server.
 ///
 /// # Errors
 /// If another server is alive, or the block device ended with its server and is in use.
@@ -101,8 +100,8 @@ pub(super) async fn left_behind(rt: &Rt, volume: u64) -> Result<Option<DeviceInf
     }
 }
 
-/// Removes a device that has no block device any more. If that takes long, or fails, it is left: it
-/// does nothing.
+/// Removes a device that no longer has a block device. If removing takes long or fails, the device remains, which is
+/// harmless.
 pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&Control, u32) -> io::Result<()>) {
     let removing = controlled("remove a device at", move |control: &Control| {
         how(control, id)
@@ -114,17 +113,17 @@ pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&Control, u32) -> io::Resul
     }
 }
 
-/// What came of stopping a device.
+/// The result of stopping a device.
 pub(super) enum Stopped {
     Yes,
-    /// It was left as it is: these use it.
+    /// The device is in use and unchanged.
     Busy(crate::blockdev::Holders),
-    /// It was left as it is: what the page cache had of it could not be written back, and is lost.
+    /// The device is unchanged: its page cache could not be written back, and this data is lost.
     Lost(io::Error),
 }
 
-/// Takes block device `id` away if nobody uses it, and lets those who merely look finish. Not for a
-/// thread that serves it.
+/// Removes block device `id` if it is unused, after a wait for processes that only probe it. A thread that serves the
+/// device must not call this.
 pub(super) fn stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     let mut looks = 0;
     loop {
@@ -138,12 +137,12 @@ pub(super) fn stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     }
 }
 
-/// Holding it exclusively keeps mounts and other claims away, in whatever namespace they are.
+/// Stops the block device if it is unused. Holding the device exclusively prevents mounts and other claims in all
+/// namespaces.
 ///
-/// What a user wrote through the page cache was written back when the last one closed the device. Should
-/// somebody have opened it between the looks, that is written back too; but no flush is sent, which
-/// could keep this thread, and with it the dead process's end of the device, if we are killed meanwhile.
-/// Whoever closes the volume flushes it.
+/// The page cache was written back when the last user closed the device. If a process opened the device between the
+/// checks, its data is written back too. But no flush is sent: a flush could block this thread, and with it the
+/// process's end of the device, if the process is killed meanwhile. Closing the volume flushes it.
 fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     let (name, busy) = (name(id), |error: &io::Error| {
         error.raw_os_error() == Some(libc::EBUSY)
@@ -152,7 +151,7 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     if !users.0.is_empty() {
         return Ok(Stopped::Busy(users));
     }
-    // Not for writing: when that is closed udev probes the device.
+    // Not open for writing, because udev probes the device after a writer closes it.
     let exclusive = || {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_EXCL).open(node(id))
@@ -182,13 +181,13 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     }
 }
 
-/// The volume of device `id`, if this user may know.
+/// Returns the volume of device `id`, if this user may query the device.
 pub(in crate::blockdev) fn volume_of(id: u32) -> Option<u64> {
     let info = Control::open().ok()?.info(id).ok()?;
     Some(info.volume)
 }
 
-/// The block device of `volume` that waits for a server, if there is one and this user may know.
+/// Returns the block device of `volume` that waits for a server, if it exists and this user may query it.
 pub fn waiting_ublk_device(volume: u64) -> Option<PathBuf> {
     let control = Control::open().ok()?;
     let found = find(&control, volume).ok()?;
@@ -198,15 +197,14 @@ pub fn waiting_ublk_device(volume: u64) -> Option<PathBuf> {
     Some(node(waiting.id))
 }
 
-/// Sees to it that no block device of `volume` waits for a server, before it is served in another way:
-/// what nobody uses is removed.
+/// Makes sure that no block device of `volume` waits for a server, before another front end serves the volume. Removes
+/// an unused device.
 ///
 /// # Errors
-/// [`UblkError::Waiting`] if somebody uses it, who would go on with another volume than the one that is
-/// served.
+/// [`UblkError::Waiting`] if the device is in use: its users would later continue on a volume that has changed.
 pub async fn clear_ublk_leftover(rt: &Rt, volume: u64) -> Result<(), UblkError> {
     let left = match left_behind(rt, volume).await {
-        // Where there is no driver nothing was left; and what is for root only, root has left.
+        // Without the driver no device can be left, and only root can have left a device that is restricted to root.
         Err(UblkError::NoDriver | UblkError::Forbidden) => return Ok(()),
         left => left?,
     };

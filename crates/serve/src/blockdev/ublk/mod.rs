@@ -1,16 +1,16 @@
-//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver hands to this process, on the
-//! ring of its own executor (Linux 6.5; docs/design/ublk.md).
+//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver passes to this process, on the ring of its own
+//! executor (Linux 6.5; docs/design/ublk.md).
 //!
-//! A device that can be taken up again outlives its server. When that is killed, or leaves
-//! ([`UblkDevice::hand_over`]), requests wait, and the next server of the same volume has them all:
-//! what mounted the device sees a pause. So two things must hold, or the pause would be a lie:
-//! - what was acknowledged is there without the server that did it, flushed or not;
-//!   [`UblkOptions::recoverable`] is for devices of which that is true;
-//! - there is never a second block device of the same volume. The driver keeps 64 bits for us with each
-//!   device: they say which volume it is, and every attach looks for them first.
+//! A recoverable device outlives its server. When the server is killed, or leaves ([`UblkDevice::hand_over`]), requests
+//! wait, and the next server of the volume gets all of them: a filesystem on the device sees a pause. Two conditions
+//! must hold, or the pause would hide a loss:
+//! - Acknowledged writes survive the end of their server without a flush; [`UblkOptions::recoverable`] is only for
+//!   devices with this property.
+//! - A second block device of the same volume never exists. The driver stores 64 bits with each device, which identify
+//!   the volume; every attach first looks for these bits.
 //!
-//! The bytes, what a device is to be and how each place for a request stands are in the crate `ublk`,
-//! which asks nothing of the system. Reading order: `serving.rs`, `device.rs`, `leftover.rs`.
+//! The crate `ublk` contains the encoding, the choice of a device's parameters, and the state of each tag, without a
+//! system call. Reading order: `serving.rs`, `device.rs`, `leftover.rs`.
 
 mod char_device;
 mod control;

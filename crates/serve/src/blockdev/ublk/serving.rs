@@ -1,9 +1,9 @@
-//! Serving a queue: requests out of it to the device, answers back.
+//! Serving a queue: passes requests to the device, and answers back.
 //!
-//! Each tag is a task that goes round with it, so a request costs no task and no allocation of its own.
-//! The kernel has as many requests under way as there are tags, and no more: that is their admission.
-//! Their data comes from the one bounded [`Memory`]; a request that finds none waits, in turn, and
-//! keeps only its own tag.
+//! Each tag has one task, which serves all requests of the tag in turn, so a request costs neither a new task nor an
+//! allocation. The kernel has at most as many requests under way as the queue has tags; this limit replaces an
+//! admission. The data of requests uses the one bounded [`Memory`]. A request without memory is queued, and blocks only
+//! its own tag.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,36 +19,35 @@ use crate::requests::{Change, FRONT_RESERVE, Memory, PART_BYTES, Target, kernel_
 
 /// The kernel's end of a queue.
 pub(super) trait Port: 'static {
-    /// Offers a tag: for its first request, or with the answer to the last. Ends when it has come back
-    /// with a request.
+    /// Offers a tag, for its first request or with the answer to the last. Ends when the tag comes back with a request.
     ///
     /// # Errors
-    /// `ENODEV` if it was taken back, since the device was stopped; anything else is a fault.
+    /// `ENODEV` if the driver took the tag back because the device was stopped. Any other error is a fault.
     fn offer(&self, tag: u16, answer: Option<i32>) -> impl Future<Output = io::Result<()>>;
 
-    /// The request that a tag has come back with.
+    /// Returns the request that a tag has come back with.
     fn request(&self, tag: u16) -> Descriptor;
 
-    /// Copies what a tag's request writes into `buf`. Does not wait.
+    /// Copies the data that a tag's request writes into `buf`. Does not wait.
     ///
     /// # Errors
-    /// If the kernel will have none of it: the request is no more.
+    /// If the kernel refuses: the request no longer exists.
     fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Copies `data` to where a tag's request reads it. Does not wait.
+    /// Copies `data` to the destination of a tag's read request. Does not wait.
     ///
     /// # Errors
     /// As for [`Port::take`].
     fn give(&self, tag: u16, data: &[u8]) -> io::Result<()>;
 }
 
-/// Why a request ends with an error.
+/// The reason for a failed request.
 enum Failed {
     /// The device's error.
     Device(DeviceError),
-    /// Its data could not be copied.
+    /// The data could not be copied.
     Copy(io::Error),
-    /// It makes no sense, or is none of those that were offered.
+    /// The request is invalid, or not of a supported kind.
     Refused(i32),
 }
 
@@ -58,17 +57,17 @@ impl From<DeviceError> for Failed {
     }
 }
 
-/// What the tasks of a queue share.
+/// State shared by the tasks of a queue.
 struct Shared<P> {
     port: P,
     target: Target,
     memory: Memory,
     account: Account,
     queue: RefCell<Queue>,
-    /// The queue may be idle, or stopped.
+    /// Notified when the queue may be idle or stopped.
     changed: Event,
     errors: Cell<u64>,
-    /// Why a tag did not come back with a request: the driver's error number.
+    /// The driver's error number for a tag that did not come back with a request.
     lost_by: Cell<Option<i32>>,
 }
 
@@ -79,8 +78,8 @@ pub(super) struct Serving<P: Port> {
 }
 
 impl<P: Port> Serving<P> {
-    /// Serves `device` through the `depth` tags of `port`, with buffers from `memory`. `None` if all of
-    /// that is promised to others.
+    /// Serves `device` through the `depth` tags of `port`, with buffers from `memory`. `None` if all of the memory is
+    /// reserved by others.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract.
@@ -106,37 +105,37 @@ impl<P: Port> Serving<P> {
         Some(Serving { shared, tasks })
     }
 
-    /// Answers nothing any more but what succeeds: the rest is for the next server.
+    /// Withholds all answers from now on except successes: failed and new requests are for the next server.
     pub(super) fn withhold(&self) {
         self.shared.queue.borrow_mut().withhold();
     }
 
-    /// Waits until no request is being carried out.
+    /// Waits until no request is being executed.
     pub(super) async fn idle(&self) {
         let idle = || self.shared.queue.borrow().is_idle().then_some(());
         self.shared.changed.until(idle).await;
     }
 
-    /// Waits until a tag is refused or taken back. What waits for all of them to be offered waits for
-    /// ever then.
+    /// Waits until a tag is refused or taken back. A command that waits for all tags to be offered would then wait for
+    /// ever.
     pub(super) async fn lost(&self) -> io::Error {
         let lost_by = || self.shared.lost_by.get();
         io::Error::from_raw_os_error(self.shared.changed.until(lost_by).await)
     }
 
-    /// True if the device was stopped.
+    /// Returns true if the device was stopped.
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.queue.borrow().is_stopped()
     }
 
-    /// Waits until all tags are back and everything is let go of. For after the device was stopped.
+    /// Waits until all tags are back and all resources are released. Call it after the device was stopped.
     pub(super) async fn ended(self) {
         for task in self.tasks {
             task.await;
         }
     }
 
-    /// Lets the tasks go on without anybody who waits for them.
+    /// Detaches the tasks, which continue on their own.
     pub(super) fn detach(self) {
         self.tasks.into_iter().for_each(Task::detach);
     }
@@ -166,7 +165,7 @@ async fn go_round<P: Port>(shared: Rc<Shared<P>>, tag: u16) {
 }
 
 impl<P: Port> Shared<P> {
-    /// Has those who wait look, if there is something to be seen.
+    /// Wakes the waiting tasks if the queue is stopped, or is idle while it withholds answers.
     fn look(&self) {
         let queue = self.queue.borrow();
         let seen = queue.is_stopped() || (queue.withholds() && queue.is_idle());
@@ -186,7 +185,7 @@ impl<P: Port> Shared<P> {
         self.look();
     }
 
-    /// Sees to a request, and gives the bytes that were read or written.
+    /// Executes a request, and returns the number of bytes read or written.
     async fn carry_out(&self, tag: u16) -> Result<i32, Failed> {
         let request = self.port.request(tag);
         let (range, fua) = (request.range(), request.fua);
@@ -208,7 +207,7 @@ impl<P: Port> Shared<P> {
     }
 
     async fn read(&self, tag: u16, at: u64, len: usize) -> Result<i32, Failed> {
-        // The buffer goes before its lease.
+        // Declared in this order, so that the buffer is dropped before its lease.
         let _lease = self.account.lease(Memory::cost(len)).await;
         let buf = self.target.read(at, self.memory.take(len)).await?;
         self.port.give(tag, &buf).map_err(Failed::Copy)?;
@@ -228,7 +227,8 @@ impl<P: Port> Shared<P> {
         Ok(0)
     }
 
-    /// The error number for the kernel. While answers are withheld it hears of none, and nobody need.
+    /// Returns the error number for the kernel. While answers are withheld, the kernel does not get the error, so it is
+    /// not logged either.
     fn failed(&self, failed: &Failed) -> i32 {
         let errno = match failed {
             Failed::Device(error) => kernel_errno(error),
@@ -240,7 +240,7 @@ impl<P: Port> Shared<P> {
         }
         let count = self.errors.get() + 1;
         self.errors.set(count);
-        // A dead device fails every request: say so ever more rarely.
+        // A failed device fails every request, so log ever more rarely.
         if count.is_power_of_two() {
             match failed {
                 Failed::Device(error) => {
@@ -256,7 +256,7 @@ impl<P: Port> Shared<P> {
     }
 }
 
-/// The length of a read or write, if it is one that was agreed on.
+/// Returns the length of a read or write, if it is within the agreed limit.
 fn part(request: &Descriptor) -> Result<usize, Failed> {
     match request.bytes() {
         len @ 1..=MAX => Ok(len as usize),

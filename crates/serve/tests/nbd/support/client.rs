@@ -1,4 +1,4 @@
-//! A client that does as it is told, right or wrong, and expects a server at the other end.
+//! A client that sends valid and invalid requests, and expects a correct server at the other end.
 
 use std::rc::Rc;
 
@@ -30,12 +30,12 @@ impl Client {
         self.client.send_option(option, data).await.unwrap();
     }
 
-    /// Sends an option and gathers its replies up to the last.
+    /// Sends an option, and returns all its replies, including the last.
     pub(crate) async fn option(&self, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         self.client.option(option, data).await.unwrap()
     }
 
-    /// Enters transmission with plain replies.
+    /// Enters transmission with simple replies.
     pub(crate) async fn go(self) -> Client {
         self.greet(3).await;
         self.client.go("disk").await.unwrap();
@@ -68,13 +68,13 @@ impl Client {
         sent.await.unwrap()
     }
 
-    /// The next simple reply: its cookie and error.
+    /// Receives the next simple reply: its cookie and error number.
     pub(crate) async fn simple(&self) -> (u64, u32) {
         let reply = self.client.simple().await.unwrap();
         (reply.cookie, reply.errno)
     }
 
-    /// A request with a simple reply: its error, 0 if none.
+    /// Sends a request with a simple reply, and returns the error number, 0 on success.
     pub(crate) async fn call(
         &mut self,
         command: u16,
@@ -92,7 +92,7 @@ impl Client {
             .await
     }
 
-    /// A read with a simple reply.
+    /// Sends a read with a simple reply.
     pub(crate) async fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, u32> {
         match self.call(command::READ, 0, offset, len, &[]).await {
             0 => Ok(self.end.read(len as usize).await.unwrap()),
@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// The chunks that answer a request.
+    /// Sends a request, and returns the chunks that answer it.
     pub(crate) async fn chunks(
         &mut self,
         command: u16,
@@ -112,7 +112,7 @@ impl Client {
         answered.await.unwrap()
     }
 
-    /// True once the server has closed the connection; whatever it sent before is thrown away.
+    /// Returns true once the server has closed the connection. Drops all bytes sent before.
     pub(crate) async fn is_cut_off(&self) -> bool {
         while self.end.read(1).await.is_some() {}
         true

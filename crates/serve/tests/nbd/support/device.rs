@@ -1,4 +1,4 @@
-//! A device that notes what it is asked, and fails or waits when told to.
+//! A device that records its requests, and fails or delays them on command.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -10,15 +10,15 @@ use forebay_device::{
 };
 use forebay_rt::Event;
 
-/// Memory, and notes of what it is asked.
+/// Memory, with a record of the requests.
 pub(crate) type Probe = Tap<RamDevice, Notes>;
 
-/// A probe of `len` bytes.
+/// Creates a probe of `len` bytes.
 pub(crate) fn probe(len: u64, block_size: u32) -> Rc<Probe> {
     noting(len, block_size, true)
 }
 
-/// One that cannot unmap.
+/// Creates a probe that cannot unmap.
 pub(crate) fn probe_without_discard(len: u64, block_size: u32) -> Rc<Probe> {
     noting(len, block_size, false)
 }
@@ -39,12 +39,12 @@ pub(crate) struct Notes {
     unmaps: bool,
     held: Cell<bool>,
     changed: Event,
-    /// Requests that overlap this range fail with this error of the system's.
+    /// Requests that overlap this range fail with this error number.
     pub(crate) broken: RefCell<Option<(Range<u64>, i32)>>,
 }
 
 impl Notes {
-    /// Makes requests wait, those to come and no others.
+    /// Makes all later requests wait.
     pub(crate) fn hold(&self) {
         self.held.set(true);
     }
@@ -54,7 +54,7 @@ impl Notes {
         self.changed.notify_all();
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the previous call.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.borrow_mut())
     }

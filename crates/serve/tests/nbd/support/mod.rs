@@ -1,4 +1,4 @@
-//! A wire in memory, a client that can say anything, and a device that can be told what to do.
+//! A wire in memory, a client that can send anything, and a controllable device.
 
 pub(crate) mod client;
 pub(crate) mod device;
@@ -17,13 +17,13 @@ use client::Client;
 /// Length of the devices served here, in bytes.
 pub(crate) const LEN: u64 = 64 << 20;
 
-/// Runs `test` on a virtual clock; a test that hangs panics as a deadlock.
+/// Runs `test` on a virtual clock. A hanging test panics as a deadlock.
 pub(crate) fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     executor.block_on(test(executor.rt()));
 }
 
-/// A server of one export, "disk".
+/// Creates a server of one export, "disk".
 pub(crate) fn serve(rt: &Rt, device: Rc<dyn Device>) -> Server {
     serve_export(rt, Export::new("disk", device))
 }
@@ -38,14 +38,14 @@ pub(crate) fn serve_export(rt: &Rt, export: Export) -> Server {
     .unwrap()
 }
 
-/// A new connection to `server`, nothing said yet.
+/// Opens a new connection to `server`, without a handshake.
 pub(crate) fn connect(server: &Server) -> Client {
     let (ours, theirs) = duplex::pair();
     server.connect(theirs);
     Client::new(ours)
 }
 
-/// Block status with a context of its own, `forebay:place`: alternating stretches of 64 KiB.
+/// Block status with its own context, `forebay:place`: alternating ranges of 64 KiB.
 pub(crate) struct Striped;
 
 impl BlockStatus for Striped {

@@ -1,4 +1,4 @@
-//! A server on a thread of its own, behind a real socket, and the tools that talk to it.
+//! A server on its own thread, behind a real socket, and the tools that connect to it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
 use tempfile::TempDir;
 
-/// Told to stop from another thread.
+/// A stop signal from another thread.
 #[derive(Default)]
 struct Stop(Mutex<(bool, Option<Waker>)>);
 
@@ -47,7 +47,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Serves what `make` makes; the closure it returns is called when all connections are closed.
+    /// Serves the exports that `make` creates. The closure that `make` returns is called when all connections are
+    /// closed.
     pub(crate) fn new<F: FnOnce()>(
         make: impl FnOnce(&Rc<Ring>) -> (Vec<Export>, F) + Send + 'static,
     ) -> Served {
@@ -78,28 +79,28 @@ impl Served {
         Served { dir, stop, thread }
     }
 
-    /// Serves `export` alone.
+    /// Serves one export alone.
     pub(crate) fn one(make: impl FnOnce(&Rc<Ring>) -> Export + Send + 'static) -> Served {
         Served::new(|ring| (vec![make(ring)], || ()))
     }
 
-    /// Where `export` is.
+    /// Returns the URI of `export`.
     pub(crate) fn uri(&self, export: &str) -> String {
         let socket = self.dir.path().join("s");
         format!("nbd+unix:///{export}?socket={}", socket.display())
     }
 
-    /// A directory of the test's own.
+    /// Returns the test's own directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A path for a file in it.
+    /// Returns a path in the test's directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Shuts the server down and waits until it is.
+    /// Shuts the server down and waits for its end.
     pub(crate) fn finish(mut self) {
         self.stop.now();
         let thread = self.thread.take().unwrap();
@@ -113,7 +114,7 @@ impl Drop for Served {
     }
 }
 
-/// A program to run, or a loud note that the test is left out for want of it.
+/// Returns a command for the program `name`. If the program is missing, prints a loud note that the test is skipped.
 pub(crate) fn tool(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH")?;
     if std::env::split_paths(&path).any(|dir| dir.join(name).is_file()) {
@@ -123,7 +124,7 @@ pub(crate) fn tool(name: &str) -> Option<Command> {
     None
 }
 
-/// Runs `command` to success and returns what it said.
+/// Runs `command`, which must succeed, and returns its output.
 pub(crate) fn output(command: &mut Command) -> String {
     let Output {
         status,
@@ -138,7 +139,7 @@ pub(crate) fn output(command: &mut Command) -> String {
     format!("{out}{err}")
 }
 
-/// A file of `len` bytes, half noise and half zeroes, the same for the same seed.
+/// Writes a file of `len` bytes, half noise and half zeroes. The content depends only on the seed.
 pub(crate) fn write_noise(path: &Path, len: usize, seed: u64) {
     let (mut data, rng) = (vec![0; len], Rng::new(seed));
     for chunk in data.chunks_mut(64 << 10).step_by(2) {

@@ -1,4 +1,4 @@
-//! A server over a driver that is played.
+//! Tests of a server over a fake driver.
 
 mod fake;
 
@@ -16,12 +16,12 @@ use fake::{Kernel, Number};
 
 const LEN: u64 = 64 << 20;
 
-/// What was asked of the device, and what is to be done about it.
+/// The requests to the device, and its configured behaviour.
 #[derive(Default)]
 struct Observed {
     asked: RefCell<Vec<String>>,
     fails: Cell<bool>,
-    /// Requests take so long.
+    /// Duration of each request.
     delay: RefCell<Option<(Rt, Duration)>>,
 }
 
@@ -214,7 +214,7 @@ fn a_stopped_device_ends_its_server_when_the_last_request_has_ended() {
     });
 }
 
-/// Or an attach would wait for ever for a command that ends when all tags are offered.
+/// Otherwise an attach would wait for ever for a command that ends when all tags are offered.
 #[test]
 fn a_tag_that_does_not_come_back_with_a_request_is_noticed() {
     run(2, |world| async move {
@@ -242,7 +242,7 @@ fn what_a_server_leaves_its_successor_answers_and_nobody_sees_an_error() {
             world.rt.yield_now().await;
         }
         serving.withhold();
-        // As when the volume is closed beneath requests that wait.
+        // As when the volume is closed under waiting requests.
         world.disk.fails.set(true);
         serving.idle().await;
         assert_eq!(world.kernel.unanswered(), 7);
@@ -283,7 +283,7 @@ fn what_succeeds_while_a_server_ends_is_answered_and_nothing_new_begun() {
     });
 }
 
-/// Servers are killed at any moment, under writers that each have a sector of their own.
+/// Kills servers at random moments, under writers that each have their own sector.
 #[test]
 fn servers_that_are_killed_lose_nothing_and_their_users_see_a_pause() {
     for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! A ublk driver that is played, for tests: it refuses what the driver refuses, and sends requests
-//! again that a server left without an answer.
+//! A fake ublk driver for tests. It refuses the calls that the real driver refuses, and resends requests that a server
+//! left unanswered.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,22 +10,22 @@ use forebay_rt::Event;
 
 use super::{Descriptor, Op, Port};
 
-/// A request, by the order in which they came.
+/// Sequence number of a request.
 pub(super) type Number = usize;
 
 struct Request {
     number: Number,
     descriptor: Descriptor,
-    /// What it writes, or what was read.
+    /// The data to write, or the data read.
     data: Vec<u8>,
 }
 
 enum Tag {
-    /// This server has not offered it yet.
+    /// This server has not offered the tag yet.
     New,
-    /// Free.
+    /// The tag is free.
     Offered,
-    /// It brings the server this request.
+    /// The tag brings the server this request.
     Arrives(Request),
     /// The server has this request.
     Served(Request),
@@ -36,7 +36,7 @@ struct Inner {
     tags: RefCell<Vec<Tag>>,
     /// Requests without a tag.
     waiting: RefCell<VecDeque<Request>>,
-    /// What was answered: the result and the data.
+    /// Results and data of the answered requests.
     answers: RefCell<BTreeMap<Number, (i32, Vec<u8>)>>,
     submitted: Cell<Number>,
     stopped: Cell<bool>,
@@ -44,7 +44,7 @@ struct Inner {
     changed: Event,
 }
 
-/// The driver's end of one queue. Clones are the same.
+/// The driver's end of one queue. Clones share it.
 #[derive(Clone)]
 pub(super) struct Kernel(Rc<Inner>);
 
@@ -56,13 +56,13 @@ impl Kernel {
         kernel
     }
 
-    /// True once every tag was offered.
+    /// Returns true once every tag was offered.
     pub(super) fn is_ready(&self) -> bool {
         let tags = self.0.tags.borrow();
         !tags.iter().any(|tag| matches!(tag, Tag::New))
     }
 
-    /// Has a request sent as soon as there is a tag for it.
+    /// Queues a request, which is sent as soon as a tag is free.
     pub(super) fn submit(&self, descriptor: Descriptor, data: &[u8]) -> Number {
         let number = self.0.submitted.replace(self.0.submitted.get() + 1);
         let request = Request {
@@ -81,14 +81,14 @@ impl Kernel {
         self.0.changed.until(answer).await
     }
 
-    /// How many requests have no answer.
+    /// Returns the number of unanswered requests.
     pub(super) fn unanswered(&self) -> usize {
         let holds = |tag: &Tag| matches!(tag, Tag::Arrives(_) | Tag::Served(_));
         let with_tag = self.0.tags.borrow().iter().filter(|tag| holds(tag)).count();
         with_tag + self.0.waiting.borrow().len()
     }
 
-    /// How many requests a server has taken and not answered.
+    /// Returns the number of requests that a server has received and not answered.
     pub(super) fn served(&self) -> usize {
         let served = |tag: &&Tag| matches!(tag, Tag::Served(_));
         self.0.tags.borrow().iter().filter(served).count()
@@ -100,12 +100,12 @@ impl Kernel {
         self.0.changed.notify_all();
     }
 
-    /// From now on data cannot be copied any more.
+    /// Makes all further copies of data fail.
     pub(super) fn fail_copies(&self) {
         self.0.copies_fail.set(true);
     }
 
-    /// The server is gone. What it left without an answer goes to the next one, which begins anew.
+    /// Simulates the death of the server. Its unanswered requests go to the next server, which offers all tags anew.
     pub(super) fn lose_server(&self) {
         let mut tags = self.0.tags.borrow_mut();
         let mut waiting = self.0.waiting.borrow_mut();
@@ -117,7 +117,7 @@ impl Kernel {
         }
     }
 
-    /// Gives free tags to requests that wait for one, if the device has begun.
+    /// Gives free tags to waiting requests, once all tags were offered.
     fn send(&self) {
         if !self.is_ready() {
             return;
@@ -147,7 +147,7 @@ impl Kernel {
         }
     }
 
-    /// What a tag that was offered comes to, if anything yet.
+    /// Returns the outcome of an offered tag, if known yet.
     fn outcome(&self, tag: u16) -> Option<io::Result<()>> {
         let mut tags = self.0.tags.borrow_mut();
         let at = &mut tags[usize::from(tag)];
