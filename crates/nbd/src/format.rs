@@ -1,7 +1,7 @@
-//! Every byte of the protocol, and nothing else.
+//! The encoding of the whole protocol, and nothing else.
 //!
-//! Protocol: `doc/proto.md` of the NBD project. All integers are big-endian. Decoding takes bytes
-//! from strangers: it returns `None` for what is not well formed, and allocates nothing.
+//! Protocol: `doc/proto.md` of the NBD project. All integers are big-endian. Decoding takes untrusted bytes: it returns
+//! `None` for malformed input, and allocates nothing.
 
 pub mod client;
 
@@ -33,13 +33,13 @@ pub const STRING_BYTES_MAX: usize = 4096;
 
 /// Flags of the greeting, and, with the same values, of the client's answer to it.
 pub mod handshake_flag {
-    /// Unknown options are answered, not cut off.
+    /// Unknown options are answered with an error; the connection continues.
     pub const FIXED_NEWSTYLE: u16 = 1 << 0;
     /// The 124 zeroes after `EXPORT_NAME` are left out.
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// Flags that tell what an export can do.
+/// Flags with the capabilities of an export.
 pub mod export_flag {
     /// Always set.
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -63,7 +63,7 @@ pub mod export_flag {
 
 /// Flags of a request.
 pub mod command_flag {
-    /// Durable before the reply.
+    /// The effect is durable before the reply.
     pub const FUA: u16 = 1 << 0;
     /// `WRITE_ZEROES` must not free the space.
     pub const NO_HOLE: u16 = 1 << 1;
@@ -77,19 +77,19 @@ pub mod command_flag {
 
 /// Codes of options.
 pub mod option {
-    /// Choose an export, the old way: no answer but the export's size.
+    /// Choose an export, the old way: the only answer is the export's size.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
-    /// Name the exports.
+    /// List the names of the exports.
     pub const LIST: u32 = 3;
     /// Ask about an export.
     pub const INFO: u32 = 6;
-    /// Ask about an export and use it.
+    /// Ask about an export and enter it.
     pub const GO: u32 = 7;
-    /// Have replies in chunks.
+    /// Agree on replies in chunks.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Name the metadata contexts.
+    /// List the metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Choose the metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
@@ -101,21 +101,21 @@ pub mod reply {
     pub const ACK: u32 = 1;
     /// An export's name and description.
     pub const SERVER: u32 = 2;
-    /// Something about an export; see [`super::info`].
+    /// A property of an export; see [`super::info`].
     pub const INFO: u32 = 3;
     /// A metadata context's number and name.
     pub const META_CONTEXT: u32 = 4;
     /// The option is unknown.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
-    /// The option's data is not well formed, or it came at the wrong time.
+    /// The option's data is malformed, or the option came at the wrong time.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
-    /// There is no such export.
+    /// The export does not exist.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// The option's data is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
 }
 
-/// What can be told about an export.
+/// Codes of an export's properties.
 pub mod info {
     /// Its length and flags.
     pub const EXPORT: u16 = 0;
@@ -133,7 +133,7 @@ pub mod command {
     pub const READ: u16 = 0;
     /// Write; the payload follows.
     pub const WRITE: u16 = 1;
-    /// Finish what is under way and end the session. Not answered.
+    /// Finish the requests under way and end the session. Not answered.
     pub const DISC: u16 = 2;
     /// Make completed writes durable.
     pub const FLUSH: u16 = 3;
@@ -141,13 +141,13 @@ pub mod command {
     pub const TRIM: u16 = 4;
     /// Make the range read as zeroes.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Tell the state of the range.
+    /// Return the state of the range.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Kinds of chunks of a structured reply.
 pub mod chunk {
-    /// Nothing but the end of the reply.
+    /// The end of the reply, without data.
     pub const NONE: u16 = 0;
     /// An offset and data.
     pub const OFFSET_DATA: u16 = 1;
@@ -171,24 +171,24 @@ pub enum Errno {
     Io = 5,
     /// No memory.
     NoMem = 12,
-    /// The request makes no sense.
+    /// The request is invalid.
     Inval = 22,
     /// A write past the end, or no space.
     NoSpc = 28,
-    /// Too large to be answered as asked.
+    /// The answer would be too large.
     Overflow = 75,
-    /// Cannot be done as asked: a fast zero that would not be fast.
+    /// The request cannot be met in the requested way: a fast zero that would not be fast.
     NotSup = 95,
-    /// The server is going down.
+    /// The server is shutting down.
     Shutdown = 108,
 }
 
-/// Takes integers and strings off the front of bytes.
+/// Reads integers and strings off the front of a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next `n` bytes.
+    /// Reads `n` bytes.
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
@@ -201,23 +201,22 @@ impl<'a> Reader<'a> {
         Some(*front)
     }
 
-    /// The next 16-bit number.
+    /// Reads a 16-bit number.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// The next 32-bit number.
+    /// Reads a 32-bit number.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// The next 64-bit number.
+    /// Reads a 64-bit number.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// The next string, its length before it. `None` too if it is longer than the protocol allows or
-    /// not UTF-8.
+    /// Reads a string after its length. `None` also if it is longer than the protocol allows, or not UTF-8.
     pub fn string(&mut self) -> Option<&'a str> {
         let len = usize::try_from(self.u32()?).ok()?;
         if len > STRING_BYTES_MAX {
@@ -226,7 +225,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes(len)?).ok()
     }
 
-    /// `Some` if nothing is left.
+    /// Returns `Some` if all bytes are read.
     pub fn end(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
@@ -235,14 +234,14 @@ impl<'a> Reader<'a> {
 /// An option before its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionHeader {
-    /// Which; see [`option`].
+    /// Code of the option; see [`option`].
     pub option: u32,
-    /// Bytes of data that follow. Anything a stranger likes.
+    /// Bytes of data that follow. An untrusted value.
     pub len: u32,
 }
 
 impl OptionHeader {
-    /// From the first [`OPTION_BYTES`] of `bytes`; `None` if there are fewer or the magic is wrong.
+    /// Decodes the first [`OPTION_BYTES`] of `bytes`; `None` if `bytes` is shorter or the magic is wrong.
     pub fn decode(bytes: &[u8]) -> Option<OptionHeader> {
         let mut reader = Reader(bytes);
         (reader.u64()? == OPTION_MAGIC).then_some(())?;
@@ -256,13 +255,13 @@ impl OptionHeader {
 /// The data of `INFO` and `GO`.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoQuery<'a> {
-    /// The export asked for.
+    /// Name of the export.
     pub name: &'a str,
     wanted: &'a [u8],
 }
 
 impl<'a> InfoQuery<'a> {
-    /// From the whole data of the option.
+    /// Decodes the whole data of the option.
     pub fn decode(data: &'a [u8]) -> Option<InfoQuery<'a>> {
         let mut reader = Reader(data);
         let name = reader.string()?;
@@ -272,7 +271,7 @@ impl<'a> InfoQuery<'a> {
         Some(InfoQuery { name, wanted })
     }
 
-    /// True if `info` was asked for.
+    /// Returns true if the client asked for `info`.
     pub fn wants(&self, info: u16) -> bool {
         self.wanted.chunks_exact(2).any(|w| w == info.to_be_bytes())
     }
@@ -281,15 +280,15 @@ impl<'a> InfoQuery<'a> {
 /// The data of `LIST_META_CONTEXT` and `SET_META_CONTEXT`.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextQuery<'a> {
-    /// The export asked for.
+    /// Name of the export.
     pub name: &'a str,
-    /// How many queries there are.
+    /// Number of queries.
     pub count: u32,
     queries: Reader<'a>,
 }
 
 impl<'a> ContextQuery<'a> {
-    /// From the whole data of the option; all queries are looked at.
+    /// Decodes the whole data of the option, and validates all queries.
     pub fn decode(data: &'a [u8]) -> Option<ContextQuery<'a>> {
         let mut reader = Reader(data);
         let name = reader.string()?;
@@ -306,7 +305,7 @@ impl<'a> ContextQuery<'a> {
         })
     }
 
-    /// The queries.
+    /// Returns the queries.
     pub fn queries(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let mut reader = self.queries;
         std::iter::from_fn(move || reader.string())
@@ -322,14 +321,14 @@ pub struct Request {
     pub command: u16,
     /// The client's own number for the request, which the reply repeats.
     pub cookie: u64,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.
     pub len: u32,
 }
 
 impl Request {
-    /// From the first [`REQUEST_BYTES`] of `bytes`; `None` if there are fewer or the magic is wrong.
+    /// Decodes the first [`REQUEST_BYTES`] of `bytes`; `None` if `bytes` is shorter or the magic is wrong.
     pub fn decode(bytes: &[u8]) -> Option<Request> {
         let mut reader = Reader(bytes);
         (reader.u32()? == REQUEST_MAGIC).then_some(())?;
@@ -342,7 +341,7 @@ impl Request {
         })
     }
 
-    /// The request as a client sends it.
+    /// Encodes the request as a client sends it.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut out = [0; REQUEST_BYTES];
         out[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -355,7 +354,7 @@ impl Request {
     }
 }
 
-/// The server's greeting.
+/// Returns the server's greeting.
 pub fn greeting() -> [u8; 18] {
     let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
     let mut out = [0; 18];
@@ -365,10 +364,10 @@ pub fn greeting() -> [u8; 18] {
     out
 }
 
-/// Adds a reply to `option` of the kind `reply`, with its data in parts.
+/// Appends a reply to `option` of the kind `reply`, with its data in parts.
 ///
 /// # Panics
-/// If the data is longer than a reply can say.
+/// If the data is longer than the length field allows.
 pub fn option_reply(out: &mut Vec<u8>, option: u32, reply: u32, data: &[&[u8]]) {
     let len: usize = data.iter().map(|part| part.len()).sum();
     let len = u32::try_from(len).expect("a reply to an option is short");
@@ -381,7 +380,7 @@ pub fn option_reply(out: &mut Vec<u8>, option: u32, reply: u32, data: &[&[u8]]) 
     }
 }
 
-/// A simple reply, which a successful read's data follows; `None` is success.
+/// Returns a simple reply; `None` is success. The data of a successful read follows the reply.
 pub fn simple_reply(cookie: u64, error: Option<Errno>) -> [u8; SIMPLE_REPLY_BYTES] {
     let error = error.map_or(0, |errno| errno as u32);
     let mut out = [0; SIMPLE_REPLY_BYTES];
@@ -391,7 +390,7 @@ pub fn simple_reply(cookie: u64, error: Option<Errno>) -> [u8; SIMPLE_REPLY_BYTE
     out
 }
 
-/// A chunk's header; `len` bytes follow.
+/// Returns a chunk's header; `len` bytes follow.
 pub fn chunk_header(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; CHUNK_BYTES] {
     let flags = if done { chunk::DONE } else { 0 };
     let mut out = [0; CHUNK_BYTES];
@@ -403,7 +402,7 @@ pub fn chunk_header(cookie: u64, kind: u16, done: bool, len: u32) -> [u8; CHUNK_
     out
 }
 
-/// The front of a data chunk; `len` bytes of data, from `offset` of the export, follow.
+/// Returns the front of a data chunk; `len` bytes of data, from `offset` of the export, follow.
 pub fn data_chunk(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_BYTES + 8] {
     let mut out = [0; CHUNK_BYTES + 8];
     let header = chunk_header(cookie, chunk::OFFSET_DATA, done, len + 8);
@@ -412,7 +411,7 @@ pub fn data_chunk(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
     out
 }
 
-/// An error chunk, at an offset if one is given, without a text.
+/// Returns an error chunk without a text, with an offset if `offset` is given.
 pub fn error_chunk(cookie: u64, done: bool, errno: Errno, offset: Option<u64>) -> Vec<u8> {
     let (kind, len) = match offset {
         None => (chunk::ERROR, 6),
@@ -428,10 +427,10 @@ pub fn error_chunk(cookie: u64, done: bool, errno: Errno, offset: Option<u64>) -
     out
 }
 
-/// A block status chunk: lengths and flags of `extents` in the context numbered `context`.
+/// Returns a block status chunk: lengths and flags of `extents` in the context numbered `context`.
 ///
 /// # Panics
-/// If there are more extents than a chunk can carry.
+/// If a chunk cannot carry the number of extents.
 pub fn status_chunk(cookie: u64, done: bool, context: u32, extents: &[(u32, u32)]) -> Vec<u8> {
     let len = u32::try_from(4 + extents.len() * 8).expect("few extents");
     let mut out = Vec::with_capacity(CHUNK_BYTES + 4 + extents.len() * 8);

@@ -1,10 +1,10 @@
-//! What is said between an NBD server and its clients ([`mod@format`]), and to the kernel's nbd driver, which is
-//! a client ([`netlink`]), without a system call.
+//! Messages between an NBD server and its clients ([`mod@format`]), and to the kernel's nbd driver, which is a client
+//! ([`netlink`]). This crate makes no system calls.
 //!
-//! Who listens and answers is `serve`, which tells the driver as well.
+//! The crate `serve` contains the server, and sends the messages to the driver.
 //!
-//! Invariants: bytes from strangers decode to something that is well formed, or to nothing, and nothing is
-//! allocated by a length that was received.
+//! Invariants: untrusted bytes decode either to a well-formed value or to nothing, and nothing is allocated by a
+//! received length.
 
 pub mod format;
 pub mod netlink;

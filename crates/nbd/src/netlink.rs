@@ -1,9 +1,9 @@
-//! Messages of the nbd driver's generic netlink family (`linux/nbd-netlink.h`, `linux/genetlink.h`): they
-//! tell it to connect a device, to take another connection for one, and to let one go.
+//! Messages of the nbd driver's generic netlink family (`linux/nbd-netlink.h`, `linux/genetlink.h`). They connect a
+//! device, give a device a new connection, and disconnect a device.
 //!
-//! A message is a header of 16 bytes (length, type, flags, sequence number, port), one of 4 (command,
-//! version), and attributes: length and type in 2 bytes each, then the value, padded to 4 bytes. Numbers
-//! are the machine's.
+//! A message is a header of 16 bytes (length, type, flags, sequence number, port), a header of 4 bytes (command,
+//! version), and attributes. An attribute has its length and type in 2 bytes each, then the value, padded to 4 bytes.
+//! Numbers are in the machine's byte order.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -13,18 +13,18 @@ const ATTRIBUTE_HEADER_BYTES: usize = 4;
 
 /// `NLM_F_REQUEST | NLM_F_ACK`.
 const REQUEST_WITH_ANSWER: u16 = 1 | 4;
-/// `NLMSG_ERROR`, which is also how success is said.
+/// `NLMSG_ERROR`, which also reports success.
 const OUTCOME: u16 = 2;
 /// `NLA_F_NESTED`.
 const NESTED: u16 = 1 << 15;
 
-/// The family that knows the others' numbers: `GENL_ID_CTRL`, its command and attributes.
+/// The family that returns the numbers of the others: `GENL_ID_CTRL`, its command and attributes.
 pub const CONTROLLER: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// `NBD_GENL_FAMILY_NAME` with the zero at its end.
+/// `NBD_GENL_FAMILY_NAME` with its terminating zero.
 const NBD: &[u8] = b"nbd\0";
 
 /// `NBD_CMD_*`.
@@ -47,18 +47,18 @@ mod attribute {
     pub(super) const SOCKET_FD: u16 = 1;
 }
 
-/// What a new device is to be.
+/// Properties of a new device.
 #[derive(Debug)]
 pub struct Wished<'a> {
-    /// Of the device, in bytes.
+    /// Length of the device, in bytes.
     pub len: u64,
-    /// In bytes.
+    /// Block size, in bytes.
     pub block_size: u32,
     /// The export's transmission flags.
     pub flags: u16,
-    /// What the driver keeps with the device, and shows as `backend`.
+    /// String that the driver stores with the device and shows as `backend`.
     pub backend: &'a str,
-    /// How long requests wait for a connection when there is none, in seconds.
+    /// Time that requests wait for a new connection, in seconds.
     pub patience: u64,
 }
 
@@ -98,13 +98,13 @@ impl Attributes {
     }
 }
 
-/// What is asked for.
+/// A command to a family.
 pub struct Command {
     number: u8,
     attributes: Attributes,
 }
 
-/// Asks [`CONTROLLER`] for the number of the driver's family; see [`family`].
+/// Returns a command that asks [`CONTROLLER`] for the number of the driver's family; see [`family`].
 pub fn get_family() -> Command {
     Command {
         number: GET_FAMILY,
@@ -112,7 +112,7 @@ pub fn get_family() -> Command {
     }
 }
 
-/// Makes a device of one end of a stream; the answer has its [`index`].
+/// Returns a command that creates a device from one end of a stream. The answer contains its [`index`].
 pub fn connect(wished: &Wished<'_>, socket: BorrowedFd<'_>) -> Command {
     let attributes = Attributes::default()
         .number(attribute::SIZE_BYTES, wished.len)
@@ -127,7 +127,7 @@ pub fn connect(wished: &Wished<'_>, socket: BorrowedFd<'_>) -> Command {
     }
 }
 
-/// Gives a device another connection; `backend` is what it was made with.
+/// Returns a command that gives a device a new connection. `backend` is the string the device was created with.
 pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> Command {
     let attributes = Attributes::default().index(index).backend(backend);
     Command {
@@ -136,7 +136,8 @@ pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> Command {
     }
 }
 
-/// Gives a connected device another length, in bytes; `backend` is what it was made with.
+/// Returns a command that sets the length of a connected device, in bytes. `backend` is the string the device was
+/// created with.
 pub fn resize(index: u32, backend: &str, len: u64) -> Command {
     let attributes = Attributes::default().index(index).backend(backend);
     Command {
@@ -145,7 +146,7 @@ pub fn resize(index: u32, backend: &str, len: u64) -> Command {
     }
 }
 
-/// Ends a device.
+/// Returns a command that disconnects a device.
 pub fn disconnect(index: u32) -> Command {
     Command {
         number: command::DISCONNECT,
@@ -154,7 +155,7 @@ pub fn disconnect(index: u32) -> Command {
 }
 
 impl Command {
-    /// The message to a family; `number` comes back with all that answers it.
+    /// Encodes the message to a family. Every answer repeats the sequence number `number`.
     pub fn message(&self, family: u16, number: u32) -> Vec<u8> {
         let attributes = &self.attributes.0;
         let len = HEADER_BYTES + GENERIC_HEADER_BYTES + attributes.len();
@@ -163,7 +164,7 @@ impl Command {
         bytes.extend_from_slice(&family.to_ne_bytes());
         bytes.extend_from_slice(&REQUEST_WITH_ANSWER.to_ne_bytes());
         bytes.extend_from_slice(&number.to_ne_bytes());
-        // The port is filled in by the kernel; the version of both families is 1.
+        // The kernel fills in the port; the version of both families is 1.
         bytes.extend_from_slice(&[0, 0, 0, 0, self.number, 1, 0, 0]);
         bytes.extend_from_slice(attributes);
         bytes
@@ -175,7 +176,7 @@ impl Command {
 pub enum Said<'a> {
     /// Attributes.
     Data(&'a [u8]),
-    /// How it went, 0 or an error number; always the last.
+    /// Result of the command: 0 or an error number. Always the last message.
     Outcome(i32),
 }
 
@@ -187,7 +188,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Takes the first message off `bytes`, if one is whole there: its sequence number, and what it says.
+/// Takes the first message off `bytes`, if the message is complete: its sequence number and its content.
 pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Said<'a>)> {
     let len = u32_at(bytes, 0)? as usize;
     let body = bytes.get(HEADER_BYTES..len)?;
@@ -200,17 +201,17 @@ pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Said<'a>)> {
     Some((number, said))
 }
 
-/// The number of the family in [`CONTROLLER`]'s answer.
+/// Returns the number of the family in [`CONTROLLER`]'s answer.
 pub fn family(answer: &[u8]) -> Option<u16> {
     find(answer, FAMILY_ID).and_then(|value| u16_at(value, 0))
 }
 
-/// The number of the device in the driver's answer.
+/// Returns the number of the device in the driver's answer.
 pub fn index(answer: &[u8]) -> Option<u32> {
     find(answer, attribute::INDEX).and_then(|value| u32_at(value, 0))
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this kind.
 fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16_at(attributes, 0)?);
@@ -230,7 +231,7 @@ mod tests {
 
     const ENOSPC: i32 = 28;
 
-    /// Numbers of two bytes, as the machine has them.
+    /// Encodes numbers of two bytes in the machine's order.
     fn words(numbers: &[u16]) -> Vec<u8> {
         numbers.iter().flat_map(|n| n.to_ne_bytes()).collect()
     }
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn answers_are_read_message_by_message_and_never_past_their_end() {
-        // An answer is like a command.
+        // An answer has the same structure as a command.
         let mut bytes = disconnect(5).message(0x21, 9);
         let mut outcome = 20_u32.to_ne_bytes().to_vec();
         outcome.extend(words(&[OUTCOME, 0]));
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(find(data, attribute::SOCKETS), None);
         assert_eq!(next(&mut rest), Some((9, Said::Outcome(ENOSPC))));
         assert_eq!(next(&mut rest), None);
-        // Whatever is cut off or says a wrong length ends it.
+        // A truncated message or a wrong length ends the decoding.
         for cut in 0..outcome.len() {
             assert_eq!(next(&mut &outcome[..cut]), None, "{cut}");
         }

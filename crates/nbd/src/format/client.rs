@@ -1,4 +1,4 @@
-//! The client's side: what it says, and what it is answered.
+//! The client's side: its messages, and the server's answers.
 
 use super::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES,
@@ -8,10 +8,10 @@ use super::{
 /// Bytes of a reply to an option before its data.
 pub const OPTION_REPLY_BYTES: usize = 20;
 
-/// An option with its data.
+/// Returns an option with its data.
 ///
 /// # Panics
-/// If there are more data than an option can say.
+/// If the data is longer than the length field allows.
 pub fn option(option: u32, data: &[u8]) -> Vec<u8> {
     let mut out = OPTION_MAGIC.to_be_bytes().to_vec();
     out.extend_from_slice(&option.to_be_bytes());
@@ -20,7 +20,7 @@ pub fn option(option: u32, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The data of the options `INFO` and `GO`: about the export `name`, with what is wanted to know.
+/// Returns the data of the options `INFO` and `GO`: the name of the export, and the codes of the wanted properties.
 pub fn info_query(name: &str, wanted: &[u16]) -> Vec<u8> {
     let mut data = string(name);
     data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
@@ -28,7 +28,7 @@ pub fn info_query(name: &str, wanted: &[u16]) -> Vec<u8> {
     data
 }
 
-/// The data of the options about metadata contexts.
+/// Returns the data of the options about metadata contexts.
 pub fn context_query(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = string(name);
     data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
@@ -47,7 +47,7 @@ fn len(data: &[u8]) -> u32 {
 /// A reply to an option, before its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionReply {
-    /// Which option it answers.
+    /// Code of the answered option.
     pub option: u32,
     /// See [`super::reply`].
     pub reply: u32,
@@ -56,7 +56,7 @@ pub struct OptionReply {
 }
 
 impl OptionReply {
-    /// From the first [`OPTION_REPLY_BYTES`] of `bytes`; `None` if it is none.
+    /// Decodes the first [`OPTION_REPLY_BYTES`] of `bytes`; `None` if they are not a reply to an option.
     pub fn decode(bytes: &[u8]) -> Option<OptionReply> {
         let mut reader = Reader(bytes);
         (reader.u64()? == OPTION_REPLY_MAGIC).then_some(())?;
@@ -71,14 +71,14 @@ impl OptionReply {
 /// A simple reply, before the data of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SimpleReply {
-    /// 0 or the number of the error.
+    /// 0 or an error number.
     pub errno: u32,
-    /// The request's.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 
 impl SimpleReply {
-    /// From the first [`SIMPLE_REPLY_BYTES`] of `bytes`; `None` if it is none.
+    /// Decodes the first [`SIMPLE_REPLY_BYTES`] of `bytes`; `None` if they are not a simple reply.
     pub fn decode(bytes: &[u8]) -> Option<SimpleReply> {
         let mut reader = Reader(bytes.get(..SIMPLE_REPLY_BYTES)?);
         (reader.u32()? == SIMPLE_REPLY_MAGIC).then_some(())?;
@@ -94,16 +94,16 @@ impl SimpleReply {
 pub struct ChunkHeader {
     /// See [`super::chunk`].
     pub kind: u16,
-    /// It is the last of its reply.
+    /// True for the last chunk of a reply.
     pub done: bool,
-    /// The request's.
+    /// Cookie of the request.
     pub cookie: u64,
     /// Bytes of payload that follow.
     pub len: u32,
 }
 
 impl ChunkHeader {
-    /// From the first [`CHUNK_BYTES`] of `bytes`; `None` if it is none.
+    /// Decodes the first [`CHUNK_BYTES`] of `bytes`; `None` if they are not a chunk.
     pub fn decode(bytes: &[u8]) -> Option<ChunkHeader> {
         let mut reader = Reader(bytes.get(..CHUNK_BYTES)?);
         (reader.u32()? == CHUNK_MAGIC).then_some(())?;
