@@ -1,11 +1,12 @@
-//! What a filesystem is asked beside what [`Op`](crate::Op) has: names, attributes, and what is rare. From whole bodies.
+//! Requests beyond those that [`Op`](crate::Op) decodes: names, attributes, and rare requests. They are decoded from
+//! whole bodies.
 
 use crate::init_flag;
 
-/// In SETXATTR: see [`Asked::SetXattr`].
+/// Flag in SETXATTR: see [`Asked::SetXattr`].
 const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
-/// What kind of file an inode is.
+/// Type of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A named pipe.
@@ -16,7 +17,7 @@ pub enum Kind {
     Directory,
     /// A block device.
     Block,
-    /// A file with data.
+    /// A regular file.
     File,
     /// A symbolic link.
     Symlink,
@@ -35,14 +36,14 @@ impl Kind {
         (Kind::Socket, 12),
     ];
 
-    /// Its bits in a mode.
+    /// Returns the type's bits in a mode.
     pub fn mode(self) -> u32 {
         let mut all = Kind::ALL.into_iter();
         let found = all.find(|(kind, _)| *kind == self);
         found.map_or(0, |(_, code)| code << 12)
     }
 
-    /// The kind that a mode says; a file if it says none, as `mknod` has it.
+    /// Returns the type in a mode. No type bits mean a regular file, as with `mknod`. `None` for an unknown type.
     pub fn of_mode(mode: u32) -> Option<Kind> {
         let code = (mode >> 12) & 0o17;
         let mut all = Kind::ALL.into_iter();
@@ -53,56 +54,56 @@ impl Kind {
     }
 }
 
-/// When a file is to have been read or changed.
+/// A time to set for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// Now.
+    /// The current time.
     Now,
-    /// Then: seconds since 1970, nanoseconds.
+    /// The given time: seconds since 1970, nanoseconds.
     At(i64, u32),
 }
 
-/// What SETATTR changes.
+/// The changes of SETATTR.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SetAttr {
     /// The mode.
     pub mode: Option<u32>,
-    /// Whose it is.
+    /// Owner.
     pub user: Option<u32>,
-    /// Whose group it is.
+    /// Group.
     pub group: Option<u32>,
-    /// Its size, in bytes.
+    /// Size, in bytes.
     pub size: Option<u64>,
-    /// When it was last read.
+    /// Time of the last read.
     pub accessed: Option<When>,
-    /// When its data was last changed.
+    /// Time of the last change of the data.
     pub modified: Option<When>,
-    /// When anything of it was last changed.
+    /// Time of the last change of data or attributes.
     pub changed: Option<When>,
-    /// The file loses `setuid` and `setgid`.
+    /// Clear `setuid` and `setgid`.
     pub kill: bool,
 }
 
-/// Something that is to be made.
+/// A file to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Make<'a> {
-    /// Its name; none for TMPFILE's.
+    /// Name; empty for TMPFILE.
     pub name: &'a [u8],
-    /// Its kind, if that is not said otherwise, and permissions, to which `umask` is not applied yet.
+    /// Type, unless the request implies it, and permissions before `umask` is applied.
     pub mode: u32,
-    /// What is to be left out of the permissions unless an access list says otherwise.
+    /// Permissions to remove, unless an access list says otherwise.
     pub umask: u32,
-    /// Which device.
+    /// Device number.
     pub device: u32,
-    /// The flags of `open`, if it is opened, too.
+    /// Flags of `open`, if the file is also opened.
     pub flags: u32,
 }
 
 /// Flags of RENAME2 (`linux/fs.h`).
 pub mod rename_flag {
-    /// Nothing may be there.
+    /// The new name must not exist.
     pub const NOREPLACE: u32 = 1 << 0;
-    /// What is there gets the other name.
+    /// The two names exchange their files.
     pub const EXCHANGE: u32 = 1 << 1;
     /// A character device of number 0 gets the old name.
     pub const WHITEOUT: u32 = 1 << 2;
@@ -111,122 +112,123 @@ pub mod rename_flag {
 /// A copy from one file to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyRange {
-    /// The first byte of the file that is read.
+    /// Offset of the first byte in the source.
     pub at: u64,
-    /// The inode that is written.
+    /// Inode of the destination.
     pub to: u64,
-    /// The handle that it is open with.
+    /// Handle of the destination.
     pub to_handle: u64,
-    /// The first byte there.
+    /// Offset of the first byte in the destination.
     pub to_at: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 /// An ioctl of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ioctl<'a> {
-    /// Which.
+    /// Number of the ioctl.
     pub command: u32,
-    /// Its argument, as it is: mostly an address.
+    /// Argument as passed by the program, usually an address.
     pub argument: u64,
-    /// What lies there, as far as the command says that it is read.
+    /// Data at this address, as far as the number declares that the ioctl reads it.
     pub data: &'a [u8],
-    /// Bytes that it may give.
+    /// Limit on the bytes returned.
     pub out_max: u32,
-    /// It is of a directory.
+    /// The file is a directory.
     pub of_directory: bool,
 }
 
-/// What is asked.
+/// A request with its whole body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked<'a> {
-    /// Which inode has this name in the directory.
+    /// Look up a name in the directory.
     Lookup(&'a [u8]),
-    /// The kernel knows inodes so many times less.
+    /// The kernel drops this many references to each of these inodes: (inode, count).
     Forget(Vec<(u64, u64)>),
     /// Change attributes.
     SetAttr(SetAttr),
-    /// Where a link leads to.
+    /// Return the target of a symbolic link.
     ReadLink,
-    /// Make a link of a name that leads to another.
+    /// Create a symbolic link: its name, and its target.
     Symlink(&'a [u8], &'a [u8]),
-    /// Make a file.
+    /// Create a file.
     Mknod(Make<'a>),
-    /// Make a directory.
+    /// Create a directory.
     Mkdir(Make<'a>),
-    /// Make a file and open it.
+    /// Create a file and open it.
     Create(Make<'a>),
-    /// Make a file without a name and open it.
+    /// Create a file without a name and open it.
     Tmpfile(Make<'a>),
-    /// Take a name away.
+    /// Remove a name.
     Unlink(&'a [u8]),
-    /// Take a directory away.
+    /// Remove a directory.
     Rmdir(&'a [u8]),
-    /// Move a name, by what flags say, to another directory's.
+    /// Move a name to a directory.
     Rename {
-        /// The name.
+        /// The old name.
         name: &'a [u8],
-        /// The directory of the new one.
+        /// The directory of the new name.
         to: u64,
         /// The new name.
         new: &'a [u8],
         /// See [`rename_flag`].
         flags: u32,
     },
-    /// Give an inode a name in the directory.
+    /// Add a name in the directory to this inode.
     Link(u64, &'a [u8]),
     /// Open a file.
     Open {
         /// The flags of `open`.
         flags: u32,
-        /// It loses `setuid` and `setgid`, if it is cut off.
+        /// Clear `setuid` and `setgid` if the file is truncated.
         kill: bool,
     },
-    /// Make durable what was done to a file: its data only, if so.
+    /// Make a file durable; its data only if true.
     Fsync(bool),
-    /// The same of a directory.
+    /// Make a directory durable; its data only if true.
     FsyncDir(bool),
     /// Set an extended attribute.
     SetXattr {
-        /// Its name.
+        /// Name of the attribute.
         name: &'a [u8],
-        /// Its value.
+        /// Value of the attribute.
         value: &'a [u8],
         /// `XATTR_CREATE` is 1, `XATTR_REPLACE` 2.
         flags: u32,
-        /// The attribute is an access list, and the file loses `setgid`: the caller is not a member of the file's group.
+        /// The attribute is an access list, and the file loses `setgid`: the caller is not a member of the file's
+        /// group.
         kill_setgid: bool,
     },
-    /// The value of an extended attribute, in so many bytes at most; 0: how many there are.
+    /// Return the value of an extended attribute, with a limit in bytes; the limit 0 asks for the value's length.
     GetXattr(&'a [u8], u32),
-    /// The names of the extended attributes.
+    /// Return the names of the extended attributes, with a limit as for [`Asked::GetXattr`].
     ListXattr(u32),
-    /// Take an extended attribute away.
+    /// Remove an extended attribute.
     RemoveXattr(&'a [u8]),
-    /// Names of a directory with what `stat` shows, from a position on, in so many bytes at most.
+    /// Return entries of a directory together with their attributes.
     ReadDirPlus {
-        /// From here.
+        /// Position of the first entry.
         at: u64,
-        /// So much.
+        /// Limit on the reply, in bytes.
         len: u32,
     },
-    /// Where there is data, or a hole: `SEEK_DATA` is 3, `SEEK_HOLE` 4.
+    /// Find data or a hole: `SEEK_DATA` is 3, `SEEK_HOLE` 4.
     Lseek {
-        /// From here.
+        /// Offset to begin at.
         at: u64,
-        /// Which.
+        /// The kind of seek.
         whence: u32,
     },
-    /// Something special.
+    /// Execute an ioctl.
     Ioctl(Ioctl<'a>),
-    /// Copy a part of one file to another.
+    /// Copy a range from one file to another.
     CopyFileRange(CopyRange),
-    /// Make everything durable.
+    /// Make the whole filesystem durable.
     SyncFs,
-    /// What `stat` shows, with when the file was made.
+    /// Return the attributes, including the creation time.
     Statx,
-    /// Anything else.
+    /// Another request.
     Other,
 }
 
@@ -248,7 +250,7 @@ impl<'a> Body<'a> {
         Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// A name, which ends with a zero byte.
+    /// Reads a name, which ends with a zero byte.
     fn name(&mut self) -> Option<&'a [u8]> {
         let len = self.0.iter().position(|byte| *byte == 0)?;
         let name = self.take(len)?;
@@ -257,8 +259,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Understands the body of a request, all behind its header, in a session for which these [`init_flag`]s were agreed. None if it
-/// is malformed.
+/// Decodes the body of a request, all bytes behind its header, in a session that agreed on these [`init_flag`]s. `None`
+/// if the body is malformed.
 pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
     let mut from = Body(body);
     Some(match opcode {
@@ -326,7 +328,7 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
 }
 
 fn forget(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
-    // FORGET is of the inode in the header, which is told by 0.
+    // FORGET is about the inode in the header; 0 stands for it.
     if opcode == 2 {
         return Some(Asked::Forget(vec![(0, from.u64()?)]));
     }

@@ -1,12 +1,13 @@
-//! The bytes that pass through `/dev/fuse`: requests in, replies out (`linux/fuse.h`, protocol 7).
+//! The encoding of messages through `/dev/fuse`: requests in, replies out (`linux/fuse.h`, protocol 7).
 //!
-//! Of a request only the first [`FIXED`] bytes are ever looked at: the header and the largest
-//! fixed body that is served often; nothing here follows a length found in the message. What lies behind is
-//! a write's data, or names, which [`files`] finds in a whole body.
+//! Of a request, this file reads only the first [`FIXED`] bytes: the header and the largest fixed body of a frequent
+//! request. Nothing here follows a length found in the message. The remaining bytes are a write's data, or names, which
+//! [`files`] decodes from a whole body.
 //!
 //! Numbers are in the machine's own order; the kernel is on the same machine.
 //!
-//! Reading order: this file (what every server answers), `files.rs` (what else a filesystem is asked), `reply.rs`.
+//! Reading order: this file (the requests that every server answers), `files.rs` (the other requests to a filesystem),
+//! `reply.rs`.
 //!
 //! Protocol: `linux/fuse.h` of the kernel's user API, version 7.31 and later.
 
@@ -17,12 +18,12 @@ pub const FIXED: usize = HEADER + 40;
 /// Bytes of a reply's header.
 pub const OUT_HEADER: usize = 16;
 
-/// The inode of the uppermost directory; the protocol fixes it.
+/// Inode of the root directory, fixed by the protocol.
 pub const ROOT: u64 = 1;
 
 /// The protocol's major version.
 pub const MAJOR: u32 = 7;
-/// The newest minor version whose structures are written down here. With it both sides speak it.
+/// The newest minor version whose structures this crate contains. Both sides then use this version.
 const MINOR: u32 = 38;
 
 pub mod files;
@@ -33,114 +34,114 @@ pub use reply::{
     no_entry_out, open_out, out_header, seek_out, size_out, statfs_out, statx_out, write_out,
 };
 
-/// Flags of INIT: what both sides can do.
+/// Flags of INIT: the capabilities of both sides.
 pub mod init_flag {
-    /// Reads come side by side.
+    /// Reads may be concurrent.
     pub const ASYNC_READ: u64 = 1 << 0;
-    /// OPEN is told to cut a file off.
+    /// OPEN also truncates.
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
-    /// Files are found again by their numbers: `name_to_handle_at`, NFS.
+    /// The filesystem finds files by their inode numbers: `name_to_handle_at`, NFS.
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// The umask is the server's business, since access lists may say otherwise.
+    /// The server applies the umask, because access lists may override the umask.
     pub const DONT_MASK: u64 = 1 << 6;
-    /// Listings come with what `stat` shows.
+    /// Directory entries may come with attributes.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
-    /// Where the kernel thinks that it is of use.
+    /// The kernel decides if directory entries come with attributes.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Direct requests come side by side.
+    /// Direct requests may be concurrent.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// Names of one directory are looked up side by side.
+    /// Lookups in one directory may be concurrent.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// Access lists.
     pub const POSIX_ACL: u64 = 1 << 20;
-    /// Reads of `/dev/fuse` say that the connection was cut.
+    /// A read of `/dev/fuse` returns a separate error after the connection was cut.
     pub const ABORT_ERROR: u64 = 1 << 21;
-    /// Requests as large as it is agreed.
+    /// The maximum size of a request is negotiated.
     pub const MAX_PAGES: u64 = 1 << 22;
-    /// Where links lead to is kept.
+    /// The kernel caches the targets of symbolic links.
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
-    /// The server takes privileges from what is written, cut off or given away: `setuid`, `setgid`, capabilities.
+    /// The server clears `setuid`, `setgid` and capabilities when a file is written, truncated or changes its owner.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    /// SETXATTR says whether the file loses `setgid` (Linux 5.12).
+    /// SETXATTR has a flag for clearing `setgid` (Linux 5.12).
     pub const SETXATTR_EXT: u64 = 1 << 29;
-    /// There are more than 32 flags.
+    /// INIT has more than 32 flags.
     pub(crate) const INIT_EXT: u64 = 1 << 30;
-    /// Files may be mapped whose reads and writes go past the page cache (Linux 6.6).
+    /// Files that bypass the page cache may be mapped (Linux 6.6).
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
-    /// Requests go by io_uring once its entries are registered (Linux 6.14).
+    /// Requests use io_uring once its entries are registered (Linux 6.14).
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Flags of OPEN's reply.
 pub mod open_flag {
-    /// Reads and writes go past the page cache.
+    /// Reads and writes bypass the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
-    /// What the page cache has of the file is still right.
+    /// The cached data of the file is still valid.
     pub const KEEP_CACHE: u32 = 1 << 1;
-    /// What the kernel knows of the directory's names is still right.
+    /// The cached names of the directory are still valid.
     pub const CACHE_DIR: u32 = 1 << 3;
-    /// Direct writes to the same file come side by side.
+    /// Direct writes to one file may be concurrent.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// In READ: it is for a process, and not for the page cache (`fuse_send_read` of the kernel).
+/// Flag in READ: the read is for a process, and not for the page cache (`fuse_send_read` of the kernel).
 const READ_LOCKOWNER: u32 = 1 << 1;
-/// `O_DIRECT` of Linux (`asm/fcntl.h`), which is not the same on all machines.
+/// `O_DIRECT` of Linux (`asm/fcntl.h`), which depends on the architecture.
 #[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
 const O_DIRECT: u32 = 0o200_000;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
 const O_DIRECT: u32 = 0o40_000;
 
-/// In SETATTR: the size is to change.
+/// Flag in SETATTR: change the size.
 const SETATTR_SIZE: u32 = 1 << 3;
-/// In SETATTR: it is of an open file.
+/// Flag in SETATTR: the request has a file handle.
 const SETATTR_HANDLE: u32 = 1 << 6;
-/// In SETATTR: mode, user or group are to change.
+/// Flags in SETATTR: change mode, user or group.
 const SETATTR_OWNERSHIP: u32 = 0b111;
 
 /// A request, without the data of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What the reply must repeat.
+    /// Number that the reply must repeat.
     pub unique: u64,
-    /// The inode it is about.
+    /// Inode that the request is about.
     pub node: u64,
-    /// Whose process asks.
+    /// User of the calling process.
     pub user: u32,
-    /// And of which group it is.
+    /// Group of the calling process.
     pub group: u32,
-    /// The handle it is about, of what is asked of an open file or directory: what OPEN's reply said. Otherwise 0.
+    /// Handle of the open file or directory, as returned by OPEN; 0 for other requests.
     pub handle: u64,
-    /// The flags of the open file, of a read and a write: `O_DIRECT` among them, but not of a read that fills the page cache, as for a
-    /// mapping of a file that is open with `O_DIRECT`.
+    /// Flags of the open file for a read or write, including `O_DIRECT`; 0 for a read that fills the page cache, such
+    /// as for a mapping of a file opened with `O_DIRECT`.
     pub file_flags: u32,
-    /// The number of what is asked.
+    /// Number of the operation.
     pub opcode: u32,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
 }
 
-/// What is asked. Positions and lengths are bytes, as the kernel sent them: not yet checked.
+/// An operation. Positions and lengths are in bytes, as the kernel sent them: not yet checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// The first request: which version, and what the kernel can do.
+    /// The first request: the kernel's version and capabilities.
     Init {
         /// Major version of the kernel's protocol.
         major: u32,
-        /// What it offers.
+        /// The kernel's flags.
         flags: u64,
     },
-    /// Which inode has the name that follows in this directory.
+    /// Look up the name that follows, in this directory.
     Lookup,
-    /// What `stat` shows.
+    /// Return the attributes.
     GetAttr,
     /// Change attributes.
     SetAttr {
-        /// The new size, if it is to change.
+        /// The new size, if it changes.
         size: Option<u64>,
-        /// Whether mode, user or group are to change.
+        /// True if mode, user or group change.
         ownership: bool,
     },
     /// Open a file.
@@ -149,60 +150,61 @@ pub enum Op {
     Release,
     /// Read a file.
     Read {
-        /// From here.
+        /// Offset.
         at: u64,
-        /// So much.
+        /// Length.
         len: u32,
     },
     /// Write to a file; the data follows.
     Write {
-        /// To here.
+        /// Offset.
         at: u64,
-        /// So much.
+        /// Length.
         len: u32,
-        /// The file loses `setuid` and `setgid`.
+        /// Clear `setuid` and `setgid`.
         kill: bool,
-        /// It comes from the page cache, where somebody changed memory: the handle is any one's who has the file open.
+        /// The write comes from the page cache after a change of mapped memory. The handle can be that of any process
+        /// that has the file open.
         delayed: bool,
     },
-    /// Make durable what was written to a file.
+    /// Make all writes to a file durable.
     Fsync,
-    /// Make room, a hole or zeroes of a range.
+    /// Allocate, punch or zero a range.
     Fallocate {
-        /// Where it begins.
+        /// Offset.
         at: u64,
-        /// Its length.
+        /// Length.
         len: u64,
-        /// Which of these (`linux/falloc.h`).
+        /// Mode (`linux/falloc.h`).
         mode: u32,
     },
-    /// What `df` shows.
+    /// Return the statistics of the filesystem.
     StatFs,
     /// Open a directory.
     OpenDir,
-    /// The entries of a directory.
+    /// Return the entries of a directory.
     ReadDir {
-        /// From this position on.
+        /// Position of the first entry.
         at: u64,
-        /// In so many bytes at most.
+        /// Limit on the reply, in bytes.
         len: u32,
     },
     /// The last user of an open directory has closed it.
     ReleaseDir,
     /// The filesystem is unmounted.
     Destroy,
-    /// The kernel no longer knows an inode. Wants no reply.
+    /// The kernel drops its references to an inode. Expects no reply.
     Forget,
-    /// One of those that change names.
+    /// A request that changes names.
     Namespace,
-    /// Anything else, by its number.
+    /// Another request, by its number.
     Other(u32),
 }
 
-/// A message that is not a request. The unique number is known if the header was whole.
+/// A message that is not a valid request. `unique` is known if the header was complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// What a reply must repeat.
+    /// Number that a reply must repeat.
     pub unique: Option<u64>,
 }
 
@@ -214,8 +216,7 @@ fn u64_at(bytes: &[u8; FIXED], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// Understands a message of `total` bytes that begins with `fixed` (of which only the first
-/// `total` are meaningful).
+/// Decodes a message of `total` bytes that begins with `fixed` (of which only the first `total` bytes are meaningful).
 pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
     if total < HEADER {
         return Err(Malformed { unique: None });
@@ -257,7 +258,7 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
     })
 }
 
-/// The least a body of this kind has, as far as it is read here.
+/// Returns the minimum length of a body, as far as it is read here.
 fn body_min(opcode: u32) -> usize {
     match opcode {
         4 => 24,       // SETATTR, up to the size
@@ -269,10 +270,10 @@ fn body_min(opcode: u32) -> usize {
     }
 }
 
-/// The handle that a body begins with, or has at its place.
+/// Returns the handle in the body; 0 for operations without a handle.
 fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
     let at = match opcode {
-        // SETATTR, if it says that there is one.
+        // SETATTR, if its flag for a handle is set.
         4 if u32_at(fixed, HEADER) & SETATTR_HANDLE != 0 => 8,
         // READ WRITE RELEASE FSYNC FLUSH, READDIR RELEASEDIR FSYNCDIR, IOCTL, FALLOCATE READDIRPLUS LSEEK COPY_FILE_RANGE
         15 | 16 | 18 | 20 | 25 | 28..=30 | 39 | 43 | 44 | 46 | 47 if body >= 8 => 0,
@@ -330,7 +331,7 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
     }
 }
 
-/// What INIT offers: 64 flags if it says so, and is long enough.
+/// Returns the flags of INIT: 64 bits if the flag for this is set and the message is long enough, otherwise 32.
 fn offered(fixed: &[u8; FIXED]) -> u64 {
     const LEN: usize = HEADER + 20;
     let flags = u64::from(u32_at(fixed, HEADER + 12));
@@ -340,7 +341,7 @@ fn offered(fixed: &[u8; FIXED]) -> u64 {
     }
 }
 
-/// True if the body of a request, in the two pieces it was received in, is `name` and nothing else.
+/// Returns true if the body of a request, in its two received parts, is exactly `name`.
 pub fn is_name(body: [&[u8]; 2], name: &[u8]) -> bool {
     let sent = body[0].iter().chain(body[1]);
     // The kernel ends a name with a zero byte.

@@ -4,7 +4,7 @@ use crate::files::Kind;
 use crate::init_flag::INIT_EXT;
 use crate::{MAJOR, MINOR, OUT_HEADER};
 
-/// A reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
+/// Returns a reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
 pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
     let mut out = Out::<OUT_HEADER>::new();
     out.u32((OUT_HEADER + len) as u32);
@@ -13,8 +13,8 @@ pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
     out.bytes
 }
 
-/// A message of the server's own: what the page cache has of these bytes of an inode is not right any more, nor what is known
-/// of its attributes. No bytes: those only. A length of 0 goes to the end. (`FUSE_NOTIFY_INVAL_INODE`)
+/// Returns an unsolicited message that invalidates the kernel's cached attributes of an inode and, with `bytes` (offset
+/// and length), its cached data. A length of 0 extends to the end. (`FUSE_NOTIFY_INVAL_INODE`)
 pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 24] {
     const INVAL_INODE: u32 = 2;
     let mut out = Out::<{ OUT_HEADER + 24 }>::new();
@@ -28,20 +28,20 @@ pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 2
     out.bytes
 }
 
-/// What the kernel is told in INIT's reply.
+/// The server's options in INIT's reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What is wanted of what it offers; see [`init_flag`](crate::init_flag).
+    /// The requested flags; see [`init_flag`](crate::init_flag).
     pub flags: u64,
-    /// Largest write, and largest read, in bytes.
+    /// Limit on a write or read, in bytes.
     pub io_bytes_max: u32,
-    /// How much the kernel may read ahead of who reads, in bytes.
+    /// Limit on the kernel's read-ahead, in bytes.
     pub read_ahead: u32,
     /// Asynchronous requests the kernel may have outstanding.
     pub background_max: u16,
 }
 
-/// The reply to INIT with flags `offered` by the kernel.
+/// Returns the reply to INIT with the flags `offered` by the kernel.
 pub fn init_out(offered: u64, limits: Limits) -> [u8; 64] {
     let mut flags = limits.flags & offered;
     if flags >> 32 != 0 {
@@ -62,32 +62,32 @@ pub fn init_out(offered: u64, limits: Limits) -> [u8; 64] {
     out.bytes
 }
 
-/// What `stat` shows.
+/// Attributes of a file.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stat {
     /// The inode.
     pub node: u64,
-    /// Bits of its kind, and what who may do with it.
+    /// Type and permissions.
     pub mode: u32,
-    /// Names it has.
+    /// Number of names.
     pub links: u32,
-    /// Whose it is.
+    /// Owner.
     pub user: u32,
-    /// Whose group it is.
+    /// Group.
     pub group: u32,
-    /// Which device, of a device, as the kernel numbers them.
+    /// Device number of a device file, in the kernel's encoding.
     pub device: u32,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// How much room it takes, in 512 bytes.
+    /// Occupied space, in units of 512 bytes.
     pub blocks: u64,
     /// Preferred I/O size in bytes.
     pub preferred_io: u32,
-    /// When it was last read: seconds since 1970, nanoseconds.
+    /// Time of the last read: seconds since 1970, nanoseconds.
     pub accessed: (i64, u32),
-    /// When its data was last changed.
+    /// Time of the last change of the data.
     pub modified: (i64, u32),
-    /// When anything of it was last changed.
+    /// Time of the last change of data or attributes.
     pub changed: (i64, u32),
 }
 
@@ -122,20 +122,20 @@ impl Stat {
     }
 }
 
-/// The reply to LOOKUP and to what makes something: this is what has the name. That, and what `stat` shows, may be believed
-/// for so long.
+/// Returns the reply to LOOKUP and to requests that create a file: the file of the name. The kernel may cache the entry
+/// and the attributes for `valid_s` seconds.
 pub fn entry_out(stat: &Stat, generation: u64, valid_s: u64) -> [u8; 128] {
     let mut out = Out::<128>::new();
     stat.put_entry(&mut out, generation, valid_s);
     out.bytes
 }
 
-/// The reply to LOOKUP that nothing has the name, which may be believed for so long.
+/// Returns the reply to LOOKUP for a missing name. The kernel may cache this reply for `valid_s` seconds.
 pub fn no_entry_out(valid_s: u64) -> [u8; 128] {
     entry_out(&Stat::default(), 0, valid_s)
 }
 
-/// The reply to GETATTR and SETATTR.
+/// Returns the reply to GETATTR and SETATTR.
 pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
     let mut out = Out::<104>::new();
     out.u64(valid_s);
@@ -144,7 +144,7 @@ pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
     out.bytes
 }
 
-/// The reply to STATX: what `stat` shows, and when the file was made (seconds since 1970, nanoseconds).
+/// Returns the reply to STATX: the attributes, and the creation time (seconds since 1970, nanoseconds).
 pub fn statx_out(stat: &Stat, born: (i64, u32), valid_s: u64) -> [u8; 288] {
     // STATX_BASIC_STATS and STATX_BTIME (`linux/stat.h`).
     const KNOWN: u32 = 0x7ff | 0x800;
@@ -168,13 +168,14 @@ pub fn statx_out(stat: &Stat, born: (i64, u32), valid_s: u64) -> [u8; 288] {
         out.u32(nanos);
         out.skip(4);
     }
-    // As the kernel numbers devices: `MAJOR` and `MINOR` of `linux/kdev_t.h`'s `new_encode_dev`.
+    // The kernel's encoding of devices: `new_encode_dev` of `linux/kdev_t.h`, with `MAJOR` and `MINOR`.
     out.u32((stat.device & 0xfff00) >> 8);
     out.u32((stat.device & 0xff) | ((stat.device >> 12) & 0xfff00));
     out.bytes
 }
 
-/// The reply to OPEN and OPENDIR: what is asked of the open file comes with this handle. See [`open_flag`](crate::open_flag).
+/// Returns the reply to OPEN and OPENDIR. Requests on the open file will carry this handle. See
+/// [`open_flag`](crate::open_flag).
 pub fn open_out(handle: u64, flags: u32) -> [u8; 16] {
     let mut out = Out::<16>::new();
     out.u64(handle);
@@ -182,11 +183,11 @@ pub fn open_out(handle: u64, flags: u32) -> [u8; 16] {
     out.bytes
 }
 
-/// The reply to CREATE: what was made, and that it is open.
+/// The reply to CREATE: the new file, and its handle.
 pub struct Created;
 
 impl Created {
-    /// Its bytes.
+    /// Returns the encoded reply.
     pub fn out(
         stat: &Stat,
         generation: u64,
@@ -200,24 +201,24 @@ impl Created {
     }
 }
 
-/// The reply to WRITE and COPY_FILE_RANGE, of `len` bytes.
+/// Returns the reply to WRITE and COPY_FILE_RANGE, of `len` bytes.
 pub fn write_out(len: u32) -> [u8; 8] {
     let mut out = Out::<8>::new();
     out.u32(len);
     out.bytes
 }
 
-/// The reply to GETXATTR and LISTXATTR of who only asks how large it is.
+/// Returns the reply to a GETXATTR or LISTXATTR that asks only for the length.
 pub fn size_out(len: u32) -> [u8; 8] {
     write_out(len)
 }
 
-/// The reply to LSEEK.
+/// Returns the reply to LSEEK.
 pub fn seek_out(offset: u64) -> [u8; 8] {
     offset.to_ne_bytes()
 }
 
-/// The reply to IOCTL: what it returns, and then its data.
+/// Returns the reply to IOCTL: its result, and then its data.
 pub fn ioctl_out(result: i32, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + data.len());
     out.extend_from_slice(&result.to_ne_bytes());
@@ -226,22 +227,22 @@ pub fn ioctl_out(result: i32, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What `df` shows.
+/// Statistics of a filesystem, as shown by `df`.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// In all, in units.
+    /// Total size, in units.
     pub units: u64,
-    /// Of those, free.
+    /// Free units.
     pub free: u64,
-    /// Files that there may be.
+    /// Maximum number of files.
     pub files: u64,
-    /// Of those, such that are not there.
+    /// Free inodes.
     pub files_free: u64,
     /// Bytes of a unit.
     pub unit: u32,
 }
 
-/// The reply to STATFS.
+/// Returns the reply to STATFS.
 pub fn statfs_out(room: Room) -> [u8; 80] {
     let mut out = Out::<80>::new();
     out.u64(room.units);
@@ -255,7 +256,7 @@ pub fn statfs_out(room: Room) -> [u8; 80] {
     out.bytes
 }
 
-/// The reply to READDIR and READDIRPLUS, entry by entry.
+/// The reply to READDIR and READDIRPLUS, built entry by entry.
 #[derive(Debug)]
 pub struct Listing {
     bytes: Vec<u8>,
@@ -263,19 +264,20 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Empty, and never more than `bytes_max`.
+    /// Creates an empty reply of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Listing {
         let bytes = Vec::new();
         Listing { bytes, bytes_max }
     }
 
-    /// Adds the entry `name`; the next is asked for from position `next` on. False, and nothing is
-    /// added, if there is no room.
+    /// Adds the entry `name`; the next entry has the position `next`. Returns false, and adds nothing, if the entry
+    /// does not fit.
     pub fn add(&mut self, node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
         self.put(&[], node, next, kind, name)
     }
 
-    /// Adds an entry to what READDIRPLUS asks for: with what [`entry_out`] says, or, of `.` and `..`, [`no_entry_out`].
+    /// Adds an entry to the reply to READDIRPLUS, with the result of [`entry_out`], or of [`no_entry_out`] for `.` and
+    /// `..`.
     pub fn add_plus(
         &mut self,
         entry: &[u8; 128],
@@ -287,13 +289,13 @@ impl Listing {
         self.put(entry, node, next, kind, name)
     }
 
-    /// True if an entry of this name has room, with what `stat` shows or without.
+    /// Returns true if an entry of this name fits, with attributes (`plus`) or without.
     pub fn has_room(&self, name: &[u8], plus: bool) -> bool {
         let before = if plus { 128 } else { 0 };
         self.bytes.len() + before + (24 + name.len()).next_multiple_of(8) <= self.bytes_max
     }
 
-    /// As many entries have room at most, with what `stat` shows or without; one at least.
+    /// Returns the maximum number of further entries that fit, with attributes (`plus`) or without; at least one.
     pub fn entries_max(&self, plus: bool) -> usize {
         let smallest = if plus { 128 + 32 } else { 32 };
         ((self.bytes_max - self.bytes.len()) / smallest).max(1)
@@ -316,13 +318,13 @@ impl Listing {
         true
     }
 
-    /// The reply.
+    /// Returns the reply.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A fixed number of bytes, filled from the front, zero behind.
+/// A fixed number of bytes, filled from the front, with zeroes behind.
 struct Out<const N: usize> {
     bytes: [u8; N],
     at: usize,
