@@ -1,9 +1,9 @@
-//! The bytes that are exchanged with the ublk driver: commands, what it is told of a device, requests.
+//! The encoding of the messages of the ublk driver: commands, device properties, requests.
 //!
-//! Numbers are in the machine's own order; the kernel is on the same machine. docs/design/ublk.md says
-//! what of it is used, and since which kernel.
+//! Numbers are in the machine's own order; the kernel is on the same machine. docs/design/ublk.md lists the features
+//! used, and the kernel version of each.
 //!
-//! Protocol: `linux/ublk_cmd.h` of the kernel's user API, as of Linux 6.5 with what came later.
+//! Protocol: `linux/ublk_cmd.h` of the kernel's user API, as of Linux 6.5, with later additions.
 
 use std::ops::Range;
 
@@ -13,31 +13,31 @@ pub mod control {
 
     const BYTES: u32 = 32;
 
-    /// Tells what the driver can do, in 64 bits.
+    /// Returns the driver's features, in 64 bits.
     pub const GET_FEATURES: u32 = read(0x13, BYTES);
-    /// Tells what a device is, as a `DeviceInfo`.
+    /// Returns the properties of a device, as a `DeviceInfo`.
     pub const GET_DEV_INFO: u32 = read(0x02, BYTES);
-    /// Makes a device of a `DeviceInfo`, which comes back as it is.
+    /// Creates a device from a `DeviceInfo`, and returns its actual properties in the buffer.
     pub const ADD_DEV: u32 = write(0x04, BYTES);
-    /// Removes a device, and waits until nobody uses it.
+    /// Removes a device, and waits until its last user closes it.
     pub const DEL_DEV: u32 = write(0x05, BYTES);
-    /// Removes a device that goes when nobody uses it any more (Linux 6.9).
+    /// Removes a device as soon as its last user closes it, without waiting (Linux 6.9).
     pub const DEL_DEV_ASYNC: u32 = read(0x14, BYTES);
-    /// Makes the block device, when all tags are fetched.
+    /// Starts the block device, after all tags are fetched.
     pub const START_DEV: u32 = write(0x06, BYTES);
-    /// Takes the block device away, whoever uses it.
+    /// Stops the block device, even if it is in use.
     pub const STOP_DEV: u32 = write(0x07, BYTES);
-    /// Gives a live device another length, in sectors of 512 bytes (Linux 6.16).
+    /// Sets the length of a live device, in sectors of 512 bytes (Linux 6.16).
     pub const UPDATE_SIZE: u32 = write(0x15, BYTES);
-    /// Takes the block device away if nobody has it open (Linux 7.0).
+    /// Stops the block device if no process has it open (Linux 7.0).
     pub const TRY_STOP_DEV: u32 = write(0x17, BYTES);
-    /// Says what the block device is to be like, with `Params`.
+    /// Sets the parameters of the block device, from `Params`.
     pub const SET_PARAMS: u32 = write(0x08, BYTES);
-    /// Tells what the block device is like.
+    /// Returns the parameters of the block device.
     pub const GET_PARAMS: u32 = read(0x09, BYTES);
-    /// Begins to take up a device whose server is gone.
+    /// Begins the recovery of a device whose server is gone.
     pub const START_USER_RECOVERY: u32 = write(0x10, BYTES);
-    /// Lets requests through again, when all tags are fetched.
+    /// Ends the recovery, after all tags are fetched: requests flow again.
     pub const END_USER_RECOVERY: u32 = write(0x11, BYTES);
 }
 
@@ -49,23 +49,23 @@ pub mod queue {
 
     /// Offers a tag for the first time.
     pub const FETCH_REQ: u32 = write(0x20, BYTES);
-    /// Answers the request of a tag and offers the tag for the next.
+    /// Answers the request of a tag and offers the tag for the next request.
     pub const COMMIT_AND_FETCH_REQ: u32 = write(0x21, BYTES);
 }
 
-/// What a device may be able to do, and what the driver can: bits of `DeviceInfo::flags`.
+/// Features of a device and of the driver: bits of `DeviceInfo::flags`.
 pub mod feature {
     /// The device outlives its server.
     pub const USER_RECOVERY: u64 = 1 << 3;
-    /// Requests that the server had taken and not answered are sent to the next.
+    /// Unanswered requests of a dead server are sent to the next server.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
-    /// Commands are numbered as they are here.
+    /// Command numbers have the encoding used here.
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
-    /// Data is read from and written to `/dev/ublkcN`, instead of to an address told with the tag.
+    /// Data is copied through reads and writes of `/dev/ublkcN`, instead of to an address passed with the tag.
     pub const USER_COPY: u64 = 1 << 7;
 }
 
-/// Bytes of the sectors that the driver counts in.
+/// Bytes of the driver's sectors.
 pub const SECTOR_BYTES: u64 = 512;
 
 const fn command(direction: u32, number: u32, bytes: u32) -> u32 {
@@ -82,19 +82,19 @@ const fn write(number: u32, bytes: u32) -> u32 {
     command(3, number, bytes)
 }
 
-/// Where the data of a tag's request is in `/dev/ublkcN`.
+/// Returns the position of the data of a tag's request in `/dev/ublkcN`.
 pub fn data_offset(tag: u16) -> u64 {
     const BEGIN: u64 = 0x8000_0000;
     const TAG_SHIFT: u32 = 25;
     BEGIN + (u64::from(tag) << TAG_SHIFT)
 }
 
-/// Bytes of a queue's descriptors, as they are mapped from the beginning of `/dev/ublkcN`.
+/// Returns the bytes of a queue's descriptors, which are mapped from the beginning of `/dev/ublkcN`.
 pub fn descriptors_len(depth: u16, page: usize) -> usize {
     (usize::from(depth) * DESCRIPTOR).next_multiple_of(page)
 }
 
-/// Puts fields into a structure at the places where they are.
+/// Writes fields into a structure at their offsets.
 struct Out<const N: usize>([u8; N]);
 
 impl<const N: usize> Out<N> {
@@ -123,22 +123,22 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(take(bytes, at))
 }
 
-/// `struct ublksrv_ctrl_cmd`: what a control command is about.
+/// `struct ublksrv_ctrl_cmd`: the arguments of a control command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ControlCommand {
-    /// Which device; [`ANY_DEVICE`] if it is about none.
+    /// Device number; [`ANY_DEVICE`] for a command that is not about a device.
     pub device: u32,
-    /// Address of the buffer that goes with it, and its length.
+    /// Address and length of the command's buffer.
     pub buffer: (u64, u16),
-    /// One number that goes with it.
+    /// Additional number.
     pub data: u64,
 }
 
-/// Where a device's number is asked for: whichever is free.
+/// Asks the driver to choose a free device number.
 pub const ANY_DEVICE: u32 = u32::MAX;
 
 impl ControlCommand {
-    /// In the room that a command has.
+    /// Encodes the command, padded to the size of a command's payload on the ring.
     pub fn encode(&self) -> [u8; 80] {
         let no_queue = u16::MAX;
         let mut out = Out::<80>::new();
@@ -151,18 +151,18 @@ impl ControlCommand {
     }
 }
 
-/// How a device stands.
+/// State of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// There is no block device: not yet, or not any more.
+    /// The block device is not started yet, or stopped.
     Dead,
-    /// It is served.
+    /// The device has a server.
     Live,
-    /// Its server is gone; requests wait for the next.
+    /// The server is gone; requests wait for the next server.
     Quiesced,
-    /// Its server is gone; requests fail until there is the next.
+    /// The server is gone; requests fail until the next server.
     Failing,
-    /// One that came later than this was written.
+    /// A state of a newer driver.
     Unknown(u16),
 }
 
@@ -191,29 +191,29 @@ impl State {
 /// Bytes of a [`DeviceInfo`].
 pub const DEVICE_INFO: usize = 64;
 
-/// `struct ublksrv_ctrl_dev_info`: what the driver knows of a device.
+/// `struct ublksrv_ctrl_dev_info`: the properties and state of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// How many queues it has.
+    /// Number of queues.
     pub queues: u16,
-    /// How many requests each has under way at most.
+    /// Limit on the requests under way of each queue.
     pub depth: u16,
-    /// How it stands.
+    /// State.
     pub state: State,
-    /// The largest request in bytes.
+    /// Largest request in bytes.
     pub io_bytes_max: u32,
-    /// Its number N in `/dev/ublkbN` and `/dev/ublkcN`.
+    /// Number N in `/dev/ublkbN` and `/dev/ublkcN`.
     pub id: u32,
-    /// The server. What it is while there is none depends on the kernel.
+    /// Process id of the server. Without a server the value depends on the kernel.
     pub server_pid: i32,
     /// See [`feature`].
     pub flags: u64,
-    /// Means nothing to the driver, which keeps it: which volume it is.
+    /// Id of the volume. The driver stores this value without using it.
     pub volume: u64,
 }
 
 impl DeviceInfo {
-    /// As the driver reads it.
+    /// Encodes the structure for the driver.
     pub fn encode(&self) -> [u8; DEVICE_INFO] {
         let mut out = Out::<DEVICE_INFO>::new();
         out.put(0, self.queues.to_ne_bytes());
@@ -227,7 +227,7 @@ impl DeviceInfo {
         out.0
     }
 
-    /// From what the driver wrote.
+    /// Decodes the driver's structure.
     pub fn decode(bytes: &[u8; DEVICE_INFO]) -> DeviceInfo {
         DeviceInfo {
             queues: u16_at(bytes, 0),
@@ -245,30 +245,30 @@ impl DeviceInfo {
 /// Bytes of [`Params`].
 pub const PARAMS: usize = 60;
 
-/// `struct ublk_params`, with the first two of its parts: what the block device is like.
+/// `struct ublk_params` with its first two parts: the parameters of the block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// Completed writes may be lost until a flush: it is sent flushes, and writes with FUA.
+    /// Completed writes may be lost until a flush. The device then gets flushes, and writes with FUA.
     pub volatile: bool,
     /// Logical block size in bytes, as a power of two.
     pub logical_shift: u8,
     /// Physical block size in bytes, as a power of two.
     pub physical_shift: u8,
-    /// The request size that serves it well, in bytes, as a power of two.
+    /// Preferred request size in bytes, as a power of two.
     pub optimal_shift: u8,
-    /// The largest read or write, in sectors of 512 bytes.
+    /// Largest read or write, in sectors of 512 bytes.
     pub sectors_max: u32,
-    /// Its length, in sectors of 512 bytes.
+    /// Length, in sectors of 512 bytes.
     pub sectors: u64,
     /// Unit in which discards take effect, in bytes.
     pub discard_granularity: u32,
-    /// The largest discard, in sectors; 0 if there are none.
+    /// Largest discard, in sectors; 0 if the device does not support discards.
     pub discard_sectors_max: u32,
-    /// The largest range zeroed at once, in sectors.
+    /// Largest zeroing request, in sectors.
     pub zero_sectors_max: u32,
 }
 
-// Which parts there are.
+// Flags of the included parts.
 const BASIC: u32 = 1 << 0;
 const DISCARD: u32 = 1 << 1;
 // Attributes.
@@ -276,7 +276,7 @@ const VOLATILE_CACHE: u32 = 1 << 2;
 const FUA: u32 = 1 << 3;
 
 impl Params {
-    /// As the driver reads them.
+    /// Encodes the structure for the driver.
     pub fn encode(&self) -> [u8; PARAMS] {
         let attributes = match self.volatile {
             true => VOLATILE_CACHE | FUA,
@@ -288,7 +288,7 @@ impl Params {
         out.put(4, (BASIC | DISCARD).to_ne_bytes());
         out.put(8, attributes.to_ne_bytes());
         out.put(12, [self.logical_shift, self.physical_shift]);
-        // The smallest good request is a physical block.
+        // The minimum I/O size is a physical block.
         out.put(14, [self.optimal_shift, self.physical_shift]);
         out.put(16, self.sectors_max.to_ne_bytes());
         out.put(24, self.sectors.to_ne_bytes());
@@ -299,14 +299,14 @@ impl Params {
         out.0
     }
 
-    /// What is asked for them: how long the answer may be.
+    /// Returns the query for the parameters, which contains the maximum length of the answer.
     pub fn question() -> [u8; PARAMS] {
         let mut out = Out::<PARAMS>::new();
         out.put(0, (PARAMS as u32).to_ne_bytes());
         out.0
     }
 
-    /// From what the driver wrote; all zero if nothing was said of the block device yet.
+    /// Decodes the driver's structure; all zero if the parameters are not set yet.
     pub fn decode(bytes: &[u8; PARAMS]) -> Params {
         Params {
             volatile: u32_at(bytes, 8) & VOLATILE_CACHE != 0,
@@ -322,17 +322,17 @@ impl Params {
     }
 }
 
-/// `struct ublksrv_io_cmd`: what is said of a tag.
+/// `struct ublksrv_io_cmd`: the arguments of a tag's command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueCommand {
-    /// Which.
+    /// Number of the tag.
     pub tag: u16,
-    /// How the request that it had ended: bytes, or a negative error number.
+    /// Result of the tag's previous request: bytes, or a negative error number.
     pub result: i32,
 }
 
 impl QueueCommand {
-    /// For the first queue, and without an address, as it has to be with [`feature::USER_COPY`].
+    /// Encodes the command for the first queue. It contains no address, as [`feature::USER_COPY`] requires.
     pub fn encode(&self) -> [u8; 16] {
         let mut out = Out::<16>::new();
         out.put(2, self.tag.to_ne_bytes());
@@ -344,36 +344,36 @@ impl QueueCommand {
 /// Bytes of a [`Descriptor`].
 pub const DESCRIPTOR: usize = 24;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Bytes are read.
+    /// Read bytes.
     Read,
-    /// Bytes are written.
+    /// Write bytes.
     Write,
-    /// What was written becomes durable.
+    /// Make completed writes durable.
     Flush,
-    /// A range is of no use any more.
+    /// The range is no longer needed.
     Discard,
-    /// A range is to read as zeroes.
+    /// Make the range read as zeroes.
     WriteZeroes,
-    /// Another, by its number.
+    /// Another operation, by its number.
     Other(u8),
 }
 
-/// `struct ublksrv_io_desc`: a request. Positions and lengths are as the kernel sent them, in sectors
-/// of 512 bytes, and not yet checked.
+/// `struct ublksrv_io_desc`: a request. Positions and lengths are as the kernel sent them, in sectors of 512 bytes, and
+/// not yet checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor {
-    /// What it asks for.
+    /// Operation.
     pub op: Op,
-    /// It is durable when it is answered.
+    /// The write must be durable when it is answered.
     pub fua: bool,
-    /// What is zeroed keeps its room.
+    /// The zeroed range must stay allocated.
     pub keep_room: bool,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u32,
-    /// Where they begin.
+    /// First sector.
     pub first_sector: u64,
 }
 
@@ -381,7 +381,7 @@ const FLAG_FUA: u32 = 1 << 13;
 const FLAG_NOUNMAP: u32 = 1 << 15;
 
 impl Descriptor {
-    /// From the memory that the driver shares.
+    /// Decodes a descriptor from the memory shared with the driver.
     pub fn decode(bytes: &[u8; DESCRIPTOR]) -> Descriptor {
         let op_flags = u32_at(bytes, 0);
         Descriptor {
@@ -400,13 +400,13 @@ impl Descriptor {
         }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.sectors) * SECTOR_BYTES
     }
 
-    /// The bytes it is about. What would begin or end past all that can be counted does so at the last
-    /// byte that can, which no device has.
+    /// Returns the request's range in bytes. Positions beyond 64 bits saturate at the last position, which no device
+    /// has.
     pub fn range(&self) -> Range<u64> {
         let begin = self.first_sector.saturating_mul(SECTOR_BYTES);
         begin..begin.saturating_add(self.bytes())

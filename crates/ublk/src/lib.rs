@@ -1,16 +1,16 @@
-//! What is said between a program and the kernel's ublk driver, and what has to be decided about it,
-//! without a system call: docs/design/ublk.md.
+//! Messages between a server and the kernel's ublk driver, and the decisions about them, without a system call:
+//! docs/design/ublk.md.
 //!
-//! The driver makes block devices of which a program serves the requests. Here is
-//! - what the bytes are that the two exchange ([`mod@format`]);
-//! - what a device is to be, and whether one that another server left is the like of it ([`wish`]);
-//! - where each place for a request stands, and so what may be said of it ([`state`]).
+//! The driver makes block devices whose requests a program serves. This crate contains
+//! - the encoding of the messages ([`mod@format`]);
+//! - the parameters of a new device, and the check that a leftover device fits the volume ([`wish`]);
+//! - the state of each tag, and the operations that each state allows ([`state`]).
 //!
-//! The commands are given, and the requests carried out, by `serve`.
+//! The crate `serve` sends the commands and executes the requests.
 //!
-//! Invariants: bytes from the driver are never trusted with more than to be misread, so any decode to
-//! something, and what a request asks for is checked against the device by whoever carries it out. A tag
-//! is never offered, nor a request answered, twice.
+//! Invariants: wrong bytes from the driver can only be misread, never cause harm, so all bytes decode to a value. The
+//! executor of a request must check the request against the device. A tag is never offered twice, and a request never
+//! answered twice.
 //!
 //! Reading order: `format.rs`, `wish.rs`, `state.rs`.
 

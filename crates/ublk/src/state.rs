@@ -1,48 +1,47 @@
-//! Where each tag of a queue stands.
+//! The state of each tag of a queue.
 //!
-//! A tag is a place for one request. It goes round: it is *offered* to the kernel, for its first request
-//! or with the answer to the last; comes back with a request and is *under way*; and is offered again.
-//! The circle ends when the kernel takes tags back (*gone*): the device was stopped.
+//! A tag is a place for one request. It goes through a cycle: it is *offered* to the kernel, for its first request or
+//! with the answer to the last, comes back with a request and is *under way*, and is offered again. The cycle ends when
+//! the device is stopped: the kernel takes the tags back (*gone*).
 //!
-//! It also ends when the server *withholds* its answers, to leave the device to another server. What
-//! has no answer by then the kernel sends again to the next one, so nothing may be answered with an
-//! error any more that only comes of this server's end, and nothing new is begun. What succeeded is
-//! still answered: sent again, it would only be done twice.
+//! The cycle also ends when the server *withholds* its answers, to leave the device to another server. The kernel sends
+//! all requests without an answer to the next server. So errors are no longer answered, because the end of this server
+//! may be their only cause, and new requests are not begun. Successes are still answered: a request sent again would be
+//! executed twice.
 //!
-//! Invariants: a tag is offered only when it is not with the kernel, and answered once for each
-//! request. The counts are those of the tags. A step that breaks them is a mistake of the caller's, and
-//! panics.
+//! Invariants: a tag is offered only while the kernel does not have it, and answered once for each request. The counts
+//! agree with the states of the tags. A step that breaks an invariant is a mistake of the caller, and panics.
 
-/// Where a tag stands.
+/// State of a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tag {
     /// Not offered yet.
     New,
-    /// With the kernel.
+    /// The kernel has the tag.
     Offered,
-    /// Its request is being carried out.
+    /// The tag's request is being executed.
     UnderWay,
-    /// Its request is left to another server.
+    /// The tag's request is left to another server.
     Withheld,
     /// The kernel took it back.
     Gone,
 }
 
-/// What to do about a request that has come.
+/// Handling of a new request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// Carry it out.
+    /// Execute the request.
     Serve,
-    /// Leave it.
+    /// Leave the request to the next server.
     Withhold,
 }
 
-/// What to say of a request that has ended.
+/// Handling of a request that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// This: bytes, or a negative error number.
+    /// Send this answer: bytes, or a negative error number.
     Commit(i32),
-    /// Nothing.
+    /// Send no answer.
     Withhold,
 }
 
@@ -56,7 +55,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// `depth` tags that nobody has heard of.
+    /// Creates a queue of `depth` new tags.
     pub fn new(depth: u16) -> Queue {
         Queue {
             tags: vec![Tag::New; usize::from(depth)],
@@ -72,14 +71,14 @@ impl Queue {
         *at = to;
     }
 
-    /// A tag is being offered.
+    /// Records that a tag is being offered.
     pub fn offer(&mut self, tag: u16) {
         let answered = self.tags[usize::from(tag)] == Tag::UnderWay;
         self.step(tag, &[Tag::New, Tag::UnderWay], Tag::Offered);
         self.under_way -= usize::from(answered);
     }
 
-    /// A tag came back with a request.
+    /// Records that a tag came back with a request, and returns its handling.
     pub fn arrive(&mut self, tag: u16) -> Arrival {
         if self.withholds {
             self.step(tag, &[Tag::Offered], Tag::Withheld);
@@ -90,7 +89,8 @@ impl Queue {
         Arrival::Serve
     }
 
-    /// A tag's request has ended. If it is to be answered, the tag is to be offered with that.
+    /// Records the end of a tag's request. If the result is to be answered, the caller must offer the tag with this
+    /// answer.
     pub fn end(&mut self, tag: u16, result: Result<i32, i32>) -> Answer {
         match result {
             Err(_) if self.withholds => {
@@ -103,28 +103,28 @@ impl Queue {
         }
     }
 
-    /// The kernel took a tag back.
+    /// Records that the kernel took a tag back.
     pub fn lose(&mut self, tag: u16) {
         self.step(tag, &[Tag::Offered], Tag::Gone);
         self.gone += 1;
     }
 
-    /// From now on answers are withheld: this server ends, and another will follow.
+    /// Withholds all further errors and new requests: this server ends, and another will follow.
     pub fn withhold(&mut self) {
         self.withholds = true;
     }
 
-    /// True if answers are withheld.
+    /// Returns true if answers are withheld.
     pub fn withholds(&self) -> bool {
         self.withholds
     }
 
-    /// True if no request is being carried out.
+    /// Returns true if no request is being executed.
     pub fn is_idle(&self) -> bool {
         self.under_way == 0
     }
 
-    /// True if a tag was taken back or refused. The driver takes all of them or none.
+    /// Returns true if a tag was taken back or refused. The driver takes back either all tags or none.
     pub fn is_stopped(&self) -> bool {
         self.gone > 0
     }
@@ -134,7 +134,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A queue of which every tag is with the kernel.
+    /// Creates a queue whose tags are all offered.
     fn offered(depth: u16) -> Queue {
         let mut queue = Queue::new(depth);
         (0..depth).for_each(|tag| queue.offer(tag));
@@ -168,7 +168,7 @@ mod tests {
         queue.offer(0);
         assert_eq!(queue.end(1, Err(5)), Answer::Withhold);
         assert!(queue.is_idle());
-        // The tag of the answer brings another request, and so may one that was free.
+        // The answered tag brings another request, and so may a free tag.
         assert_eq!(queue.arrive(0), Arrival::Withhold);
         assert_eq!(queue.arrive(2), Arrival::Withhold);
         assert!(queue.is_idle() && !queue.is_stopped());
@@ -189,19 +189,19 @@ mod tests {
     #[test]
     fn what_the_driver_would_refuse_is_a_mistake_of_ours() {
         let mistakes: [fn(&mut Queue); 5] = [
-            // Offered twice.
+            // A tag is offered twice.
             |queue| queue.offer(0),
-            // Answered without a request.
+            // A tag is answered without a request.
             |queue| {
                 queue.withhold();
                 queue.end(0, Err(5));
             },
-            // Two requests at once.
+            // A tag has two requests at once.
             |queue| {
                 queue.arrive(0);
                 queue.arrive(0);
             },
-            // Offered again after it was taken back, and after it was left to others.
+            // A tag is offered after it was taken back, and after its request was left to another server.
             |queue| {
                 queue.lose(0);
                 queue.offer(0);

@@ -1,41 +1,41 @@
-//! Why a device that was left cannot be taken up.
+//! The mismatches that prevent the recovery of a leftover device.
 
-/// What about a device that a server left does not fit the volume, or the way it is to be served. Each
-/// says what to do, where there is something.
+/// A mismatch between a leftover device and the volume or its requested options. The texts include a remedy, where
+/// possible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unfit {
-    /// It has not the features that the devices of this program have.
+    /// The device lacks the features of this program's devices.
     #[error("it was made by another program, or another version of this one")]
     Foreign,
-    /// What its users were told is written would not survive its server.
+    /// The acknowledged writes of its users would not survive the server.
     #[error(
         "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, if the \
          daemon were killed again; attach it without that"
     )]
     Loses,
-    /// It is longer than the volume, in bytes.
+    /// The device is longer than the volume.
     #[error("it has {was} bytes, and the volume only {is}")]
     Length {
-        /// As it was made.
+        /// Length of the device, in bytes.
         was: u64,
-        /// Of the volume.
+        /// Length of the volume, in bytes.
         is: u64,
     },
-    /// Other logical blocks, in bytes.
+    /// The logical block sizes differ.
     #[error("its blocks have {was} bytes, and the volume's {is}")]
     Blocks {
-        /// As it was made.
+        /// Block size of the device, in bytes.
         was: u64,
-        /// Of the volume.
+        /// Block size of the volume, in bytes.
         is: u64,
     },
-    /// Its requests are longer than what is served at once.
+    /// The device's requests are longer than the server allows.
     #[error("its requests have up to {sectors} sectors")]
     Requests {
-        /// The largest, of 512 bytes each.
+        /// The largest request, in sectors of 512 bytes.
         sectors: u32,
     },
-    /// Its users have been told that what is written is durable, and it is not.
+    /// The device reports completed writes as durable, but the volume's writes are volatile.
     #[error(
         "it was made with durability \"write\", so its users send no flushes; attach it so again"
     )]

@@ -1,40 +1,39 @@
-//! What a device is to be, and what to do about one that is there.
+//! The parameters of a new device, and the handling of an existing device.
 
 use forebay_device::Geometry;
 
 use crate::Unfit;
 use crate::format::{ANY_DEVICE, DeviceInfo, Params, SECTOR_BYTES, State, feature};
 
-/// What every device of ours has to be able to do.
+/// Features that all devices need.
 const NEEDED: u64 = feature::CMD_IOCTL_ENCODE | feature::USER_COPY;
-/// And what it takes to outlive its server.
+/// Features that a device needs to outlive its server.
 const OUTLIVES: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
-/// Discards and ranges to be zeroed come in pieces of so many bytes, so that they do not keep writes
-/// waiting for long.
+/// Limit on a discard or zeroing request, in bytes, so that such requests do not delay writes for long.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Whether a driver with these features can do all that is needed.
+/// Returns true if a driver with these features supports all needed features.
 pub fn is_sufficient(features: u64) -> bool {
     features & (NEEDED | OUTLIVES) == NEEDED | OUTLIVES
 }
 
-/// What a device is to be.
+/// The properties of a device to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// Which volume it is.
+    /// Id of the volume.
     pub volume: u64,
-    /// It outlives its server.
+    /// The device outlives its server.
     pub recoverable: bool,
-    /// How many requests the kernel may have under way.
+    /// Limit on the kernel's requests under way.
     pub depth: u16,
-    /// The largest read or write that is served, in bytes: a multiple of the page size.
+    /// Largest read or write that is served, in bytes: a multiple of the page size.
     pub io_bytes_max: u32,
-    /// What the device behind it is like.
+    /// Geometry of the device behind the block device.
     pub geometry: Geometry,
 }
 
 impl Wish {
-    /// As it is asked of the driver.
+    /// Returns the structure for creating the device.
     pub fn info(&self) -> DeviceInfo {
         DeviceInfo {
             queues: 1,
@@ -48,7 +47,7 @@ impl Wish {
         }
     }
 
-    /// What the block device is to be like.
+    /// Returns the parameters of the block device.
     pub fn params(&self) -> Params {
         let geometry = &self.geometry;
         let range_sectors = (RANGE_BYTES_MAX / SECTOR_BYTES) as u32;
@@ -60,7 +59,7 @@ impl Wish {
             optimal_shift: shift(geometry.preferred_io.max(physical)),
             sectors_max: (u64::from(self.io_bytes_max) / SECTOR_BYTES) as u32,
             sectors: geometry.len / SECTOR_BYTES,
-            // The driver wants a unit also where there are no discards.
+            // The driver needs a unit even if the device does not support discards.
             discard_granularity: geometry.discard_granularity.max(geometry.block_size),
             discard_sectors_max: match geometry.discard_granularity {
                 0 => 0,
@@ -70,11 +69,10 @@ impl Wish {
         }
     }
 
-    /// Whether this can be behind a device that another server left, and to which its users have got
-    /// used as it is.
+    /// Checks that this wish fits a device that another server left behind, whose parameters its users rely on.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The mismatch.
     pub fn accepts(&self, left: &DeviceInfo, as_made: &Params) -> Result<(), Unfit> {
         let all = NEEDED | OUTLIVES;
         let foreign = left.flags & all != all || left.queues != 1;
@@ -89,7 +87,7 @@ impl Wish {
 
     fn fits(&self, as_made: &Params) -> Result<(), Unfit> {
         let now = self.params();
-        // A volume that grew serves a device of its old length, which may get the new one later.
+        // A volume that grew may serve a device of the old length; the device may get the new length later.
         if as_made.sectors > now.sectors {
             let bytes = |params: &Params| params.sectors.saturating_mul(SECTOR_BYTES);
             let (was, is) = (bytes(as_made), bytes(&now));
@@ -111,29 +109,29 @@ impl Wish {
     }
 }
 
-/// The power of two that is nearest below.
+/// Returns the exponent of the largest power of two that is not above `bytes`.
 fn shift(bytes: u32) -> u8 {
     bytes.max(1).ilog2() as u8
 }
 
-/// What to do about a device of the volume that is there before there is a server.
+/// Handling of an existing device of the volume, before a server is started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It has no block device any more, or had none yet.
+    /// Remove the device: its block device is stopped, or not started yet.
     Remove,
-    /// Its server is dying, or alive.
+    /// Wait: its server is dying, or alive.
     Wait,
-    /// It waits for a server.
+    /// Recover the device: it waits for a server.
     TakeUp,
 }
 
-/// What to do about a device that stands like this. The server's number tells nothing: some kernels
-/// keep it, others forget it.
+/// Returns the handling of a device in this state. The recorded server's process id is no evidence: some kernels keep
+/// it, others reset it.
 pub fn verdict(state: State) -> Verdict {
     match state {
         State::Dead => Verdict::Remove,
         State::Quiesced | State::Failing => Verdict::TakeUp,
-        // Nothing is done about what is not understood.
+        // Leave a device in an unknown state alone.
         State::Live | State::Unknown(_) => Verdict::Wait,
     }
 }
@@ -166,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_driver_that_cannot_do_all_that_is_needed_is_told_apart() {
-        // What Linux 6.12 and 7.3 say.
+        // The features of Linux 6.12 and 7.3.
         assert!(is_sufficient(0x1fe) && is_sufficient(0x1f_ffff));
-        // Before data could be copied.
+        // The features of a driver that cannot copy data yet.
         assert!(!is_sufficient(0x7e));
     }
 
@@ -188,7 +186,7 @@ mod tests {
         assert!(params.volatile);
         assert_eq!((params.logical_shift, params.physical_shift), (9, 12));
         assert_eq!((params.optimal_shift, params.sectors), (16, 1 << 21));
-        // What is read and written at once fits into one buffer.
+        // The largest read or write fits into one buffer.
         assert_eq!(params.sectors_max, 2048);
         assert_eq!(params.discard_granularity, 4096);
         assert_eq!(params.discard_sectors_max, 131_072);
@@ -208,7 +206,7 @@ mod tests {
         let discards = (params.discard_sectors_max, params.discard_granularity);
         assert_eq!(discards, (0, 4096));
         assert_eq!((params.zero_sectors_max, params.volatile), (131_072, false));
-        // Never less than a block.
+        // The sizes are never less than a block.
         assert_eq!((params.logical_shift, params.optimal_shift), (12, 12));
     }
 
@@ -233,7 +231,7 @@ mod tests {
         };
         let requests = Unfit::Requests { sectors: 4096 };
         assert_eq!(WISH.accepts(&left, &longer_requests), Err(requests));
-        // What sends flushes needlessly does no harm; what sends none to a cache loses data.
+        // Needless flushes do no harm, but without flushes a volatile cache loses data.
         let durable = like(|geometry| geometry.volatile = false);
         assert_eq!(durable.accepts(&left, &made), Ok(()));
         let sends_none = durable.params();
@@ -250,7 +248,7 @@ mod tests {
         assert_eq!(loses.accepts(&left, &made), Err(Unfit::Loses));
         for foreign in [
             DeviceInfo { flags: 0, ..left },
-            // Requests that had no answer would fail.
+            // Unanswered requests would fail.
             DeviceInfo {
                 flags: left.flags & !feature::USER_RECOVERY_REISSUE,
                 ..left

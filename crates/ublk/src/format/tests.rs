@@ -1,4 +1,4 @@
-//! The bytes are those of the kernel's header, which says where each field is.
+//! The encodings have the offsets of the kernel's header.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn a_control_command_has_its_fields_where_the_kernel_looks() {
     };
     let bytes = command.encode();
     assert_eq!(u32_at(&bytes, 0), 0x0403_0201);
-    // No queue.
+    // The field for a queue says "no queue".
     assert_eq!(u16_at(&bytes, 4), 0xffff);
     assert_eq!(u16_at(&bytes, 6), 0x2221);
     assert_eq!(u64_at(&bytes, 8), 0x1817_1615_1413_1211);
@@ -93,7 +93,7 @@ fn what_a_block_device_is_like_has_its_fields_where_the_kernel_looks() {
         zero_sectors_max: 65_536,
     };
     let bytes = params.encode();
-    // Length, and which parts: the basic one and that of discards.
+    // Length, and the flags of the basic part and of the discard part.
     assert_eq!((u32_at(&bytes, 0), u32_at(&bytes, 4)), (60, 0b11));
     // A volatile cache, and FUA.
     assert_eq!(u32_at(&bytes, 8), 0b1100);
@@ -111,7 +111,7 @@ fn what_a_block_device_is_like_has_its_fields_where_the_kernel_looks() {
         ..params
     };
     assert_eq!(u32_at(&plain.encode(), 8), 0);
-    // The driver fills in no more than it is asked for.
+    // The driver fills in at most the length of the query.
     assert_eq!(u32_at(&Params::question(), 0), 60);
 }
 
@@ -134,7 +134,7 @@ fn requests_are_told_apart_whatever_else_is_said_of_them() {
         (4, Op::Other(4)),
         (255, Op::Other(255)),
     ] {
-        // "Do not try for long", "metadata", "swap".
+        // Flags for "do not try for long", "metadata", "swap".
         let others = 1 << 8 | 1 << 11 | 1 << 16;
         let plain = descriptor(number | others, 8, 1 << 40);
         assert_eq!((plain.op, plain.fua, plain.keep_room), (op, false, false));
