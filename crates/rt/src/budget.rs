@@ -1,16 +1,16 @@
-//! Sharing a bounded amount of something, such as memory, among those who need some of it to get on.
+//! Sharing a bounded amount, such as memory, among accounts that need a part of the amount to make progress.
 //!
-//! Who takes part has an [`Account`] with a *reserve*: an amount that is always there for it,
-//! whatever the others hold. What no reserve has is for all, one account after the other. So a
-//! holder who never gives anything back (a client that fetches no replies) can hold what is shared,
-//! and cannot stop anybody who gets on with a reserve.
+//! Each participant has an [`Account`] with a *reserve*: an amount that is always available to it, whatever the others
+//! hold. The rest is shared by all accounts in turn. So a participant that never returns anything (a client that
+//! receives no replies) can exhaust the shared part, but cannot block a participant that makes progress with its
+//! reserve alone.
 //!
 //! Invariants:
-//! - An account claims what it holds, and never less than its reserve. The sum of all claims is
-//!   within the bound; so what an account asks for within its reserve is granted at once.
-//! - Beside all reserves the largest single lease has room. So the first in the queue is served when
-//!   what the others hold of the shared part has come back, though it be the largest there is.
-//! - Those who wait hold nothing that they wait for: a lease is granted as a whole or not at all.
+//! - An account claims the amount it holds, and never less than its reserve. The sum of all claims is within the bound.
+//!   So a lease within the account's reserve is granted at once.
+//! - The bound leaves space for all reserves and the largest single lease. So the first waiter in the queue is served
+//!   once the shared part is returned, even if it asks for the largest lease.
+//! - A waiter holds no part of the lease it waits for: a lease is granted as a whole or not at all.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,31 +18,30 @@ use std::rc::Rc;
 
 use crate::Event;
 
-/// A bound on what all accounts together may hold. Clones are the same budget. Amounts are in
-/// whatever unit its user counts in.
+/// A bound on the sum that all accounts hold. Clones share the budget. Amounts are in any unit that the caller chooses.
 #[derive(Clone)]
 pub struct Budget(Rc<Inner>);
 
 struct Inner {
     bound: u64,
     largest: u64,
-    /// Sum of what is held.
+    /// Sum of the held amounts.
     held: Cell<u64>,
-    /// Sum over all accounts of what is held or the reserve, whichever is more.
+    /// Sum over all accounts of the held amount or the reserve, whichever is larger.
     claimed: Cell<u64>,
     /// Sum of all reserves.
     promised: Cell<u64>,
-    /// Accounts somebody waits at, the next to be served first.
+    /// Accounts with waiters, in the order of service.
     queue: RefCell<VecDeque<Rc<Share>>>,
 }
 
-/// One account's state; lives as long as its account, a lease from it, or somebody who waits.
+/// State of one account. It lives as long as the account, a lease from it, or a waiter.
 struct Share {
     budget: Rc<Inner>,
     reserve: u64,
     held: Cell<u64>,
-    /// In the order they came. Invariant: the account is in the budget's queue, once, exactly if
-    /// there are any.
+    /// Waiters in order of arrival. Invariant: the account is in the budget's queue, once, exactly if this list is not
+    /// empty.
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
@@ -52,7 +51,7 @@ struct Waiter {
     told: Event,
 }
 
-/// What a lease would be taken from.
+/// The source of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Room {
     Reserve,
@@ -61,7 +60,7 @@ enum Room {
 }
 
 impl Budget {
-    /// A budget of `bound`, in which no single lease is larger than `largest`.
+    /// Creates a budget of `bound`, whose largest single lease is `largest`.
     ///
     /// # Panics
     /// If the largest lease is larger than the bound.
@@ -77,18 +76,18 @@ impl Budget {
         }))
     }
 
-    /// What all accounts together may hold.
+    /// Returns the bound on the sum that all accounts hold.
     pub fn bound(&self) -> u64 {
         self.0.bound
     }
 
-    /// What is held now.
+    /// Returns the amount held now.
     pub fn held(&self) -> u64 {
         self.0.held.get()
     }
 
-    /// Opens an account for which `reserve` is kept, for as long as it or a lease from it is there.
-    /// `None` if the reserves of others, or what they hold now, leave no room for it.
+    /// Opens an account with the reserve `reserve`, which is kept as long as the account or a lease from it exists.
+    /// `None` if the reserves of the others, or the amounts they hold now, do not leave enough.
     pub fn account(&self, reserve: u64) -> Option<Account> {
         let budget = &self.0;
         let promised = budget.promised.get().checked_add(reserve)?;
@@ -108,9 +107,9 @@ impl Budget {
 }
 
 impl Inner {
-    /// Serves who can be served: each account in the queue in turn, one lease at a time. The first
-    /// that needs of the shared part what is not there keeps those behind it from that part, but not
-    /// from their reserves.
+    /// Grants all leases that can be granted: each account in the queue in turn, one lease at a time. If the shared
+    /// part does not suffice for a waiter, the waiters behind it get nothing from the shared part, but still get their
+    /// reserves.
     fn serve(&self) {
         let mut queue = self.queue.borrow_mut();
         let (mut at, mut contested) = (0, false);
@@ -183,17 +182,16 @@ impl Drop for Share {
     }
 }
 
-/// One who takes part in a [`Budget`]. Clones are the same account.
+/// A participant of a [`Budget`]. Clones share the account.
 ///
-/// What is held for good must leave room within the reserve for the largest lease that is asked for,
-/// or that lease may never come.
+/// Permanently held amounts must leave enough of the reserve for the largest lease that the account asks for. Otherwise
+/// this lease may never be granted.
 #[derive(Clone)]
 pub struct Account(Rc<Share>);
 
 impl Account {
-    /// Waits until `amount` may be held, and holds it until the lease is dropped. Those who wait at
-    /// one account are served in the order they came, accounts in turns. Nothing is held when the
-    /// future is dropped before it is done.
+    /// Waits until `amount` is granted. The lease holds the amount until it is dropped. Waiters of one account are
+    /// served in order of arrival, and accounts in turn. Dropping the future before it is done holds nothing.
     ///
     /// # Panics
     /// If `amount` is larger than the largest lease of the budget.
@@ -214,11 +212,11 @@ impl Account {
     }
 }
 
-/// One who waits at an account, and is forgotten when it does so no more.
+/// A waiter of an account. Dropping it removes the waiter.
 struct Waiting<'a> {
     share: &'a Rc<Share>,
     waiter: Rc<Waiter>,
-    /// What was granted has become a lease.
+    /// The granted amount has become a lease.
     leased: bool,
 }
 
@@ -236,7 +234,7 @@ impl Waiting<'_> {
         }
         waiters.push_back(Rc::clone(&waiter));
         drop(waiters);
-        // What is asked for may be within the reserve.
+        // The amount may be within the reserve.
         share.budget.serve();
         Waiting {
             share,
@@ -267,12 +265,12 @@ impl Drop for Waiting<'_> {
             queue.retain(|other| !Rc::ptr_eq(other, self.share));
         }
         drop(waiters);
-        // It may have stood in the way of others.
+        // This waiter may have blocked others.
         self.share.budget.serve();
     }
 }
 
-/// What is held of a [`Budget`]; goes back when dropped.
+/// An amount held of a [`Budget`], returned on drop.
 #[must_use = "it is given back at once otherwise"]
 pub struct Lease {
     share: Rc<Share>,
@@ -280,7 +278,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// How much it is.
+    /// Returns the amount.
     pub fn amount(&self) -> u64 {
         self.amount
     }

@@ -8,13 +8,13 @@ use futures_util::future::{FutureExt, join_all};
 use super::*;
 use crate::{Executor, Rt, VirtualTime};
 
-/// Runs `test` on a virtual clock; who waits for ever panics as a deadlock.
+/// Runs `test` on a virtual clock. A task that waits for ever panics as a deadlock.
 fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     executor.block_on(test(executor.rt()));
 }
 
-/// What a future gives without waiting.
+/// Returns the output of a future that does not wait; `None` if it waits.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     future.now_or_never()
 }
@@ -44,7 +44,7 @@ fn more_is_not_promised_than_there_is() {
     assert!(budget.account(21).is_none());
     let _second = open(&budget, 20);
     assert!(budget.account(1).is_none());
-    // A lease keeps its account, and the account its promise.
+    // A lease keeps its account, and the account keeps its reserve.
     let lease = at_once(first.lease(10)).unwrap();
     drop(first);
     assert!(budget.account(1).is_none());
@@ -117,7 +117,7 @@ fn one_who_waits_no_more_stands_in_nobodys_way() {
             });
             rt.yield_now().await;
             assert!(!waiting.is_finished(), "the first comes first");
-            // Given up here; and again, when it was granted and nobody had looked yet.
+            // Drop a waiter here, and below drop a waiter that was granted its lease but not polled since.
             drop(given_up);
             let mut given_up = Box::pin(one.lease(60));
             assert!(given_up.as_mut().now_or_never().is_none());
@@ -152,7 +152,7 @@ fn whoever_asks_gets_on_and_the_bound_is_never_passed() {
                         rt.sleep(Duration::from_millis(below(20))).await;
                         drop(lease);
                     }
-                    // Nobody waits for ever.
+                    // No task waits for ever.
                     drop(account.lease(LARGEST).await);
                 }));
             }

@@ -1,27 +1,27 @@
-//! What an executor does when none of its tasks can go on.
+//! The interface for waiting, used by an executor whose tasks all wait.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::Instant;
 
-/// How long a driver may wait in one turn.
+/// Limit on the time that a driver may wait in one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Not at all: deliver what is there.
+    /// Do not wait: only deliver events that have already happened.
     No,
-    /// Until something happens or this instant comes.
+    /// Wait for an event or until this instant.
     Until(Instant),
-    /// Until something happens.
+    /// Wait for an event.
     Forever,
 }
 
-/// What a turn of the driver came to.
+/// Result of a turn of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Something may have happened; look at the tasks and timers again.
+    /// An event may have happened; check the tasks and timers again.
     Progress,
-    /// Asked to wait for ever, and nothing that could happen is under way: a deadlock.
+    /// The driver was asked to wait for ever, and no event is pending: a deadlock.
     Stalled,
 }
 
@@ -33,26 +33,26 @@ pub trait Unpark: Send + Sync {
 
 /// The source of time and of events from outside.
 pub trait Driver {
-    /// The time, since some fixed instant of the driver's own.
+    /// Returns the time since a fixed instant of the driver's choice.
     fn now(&self) -> Instant;
 
-    /// Hands queued work to the system, waits as told, and wakes the tasks whose work is done.
+    /// Submits queued work to the system, waits as requested, and wakes the tasks whose work is done.
     fn turn(&self, wait: Wait) -> Turn;
 
-    /// A handle by which other threads interrupt a wait.
+    /// Returns a handle that interrupts a wait from another thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
 }
 
-/// A clock that jumps to the next timer as soon as there is nothing else to do.
+/// A clock that jumps to the next timer as soon as all tasks wait.
 ///
-/// No I/O happens under it, so a wait without a timer is a deadlock and reported as one.
+/// No I/O happens under this clock, so a wait without a timer is a deadlock and reported as such.
 #[derive(Default)]
 pub struct VirtualTime {
     now: Cell<Instant>,
 }
 
 impl VirtualTime {
-    /// A clock that stands at zero.
+    /// Creates a clock at zero.
     pub fn new() -> VirtualTime {
         VirtualTime::default()
     }

@@ -1,4 +1,4 @@
-//! Waiting for another task to say that something changed.
+//! Waiting for a change made by another task.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,27 +8,27 @@ use std::task::{Context, Poll, Waker};
 
 /// A condition variable for tasks of one executor.
 ///
-/// It carries no state of its own: take a [`Listener`], look at the state, then await the listener.
-/// A notification between the two is not lost. [`Event::until`] does just that in a loop.
+/// It carries no state of its own. Take a [`Listener`], check the state, then await the listener: a notification in
+/// between is not lost. [`Event::until`] does this in a loop.
 ///
-/// To begin and to give up listening costs the same however many listen: thousands may wait for one
+/// The cost of starting and stopping to listen does not depend on the number of listeners: thousands may wait for one
 /// flush.
 #[derive(Default)]
 pub struct Event {
-    /// How many have begun to listen so far, and how many of those were notified.
+    /// Number of listeners created so far, and the number of those that were notified.
     begun: Cell<u64>,
     notified: Cell<u64>,
-    /// Those who wait, by when they began.
+    /// Wakers of the waiting listeners, in order of creation.
     wakers: RefCell<BTreeMap<u64, Waker>>,
 }
 
 impl Event {
-    /// An event nobody waits for.
+    /// Creates an event without listeners.
     pub fn new() -> Event {
         Event::default()
     }
 
-    /// Begins to listen; see the type.
+    /// Starts to listen; see the type.
     pub fn listen(&self) -> Listener<'_> {
         let id = self.begun.get();
         self.begun.set(id + 1);
@@ -39,15 +39,15 @@ impl Event {
         }
     }
 
-    /// Wakes all who listen now, in the order they began to.
+    /// Wakes all current listeners, in the order of their creation.
     pub fn notify_all(&self) {
         self.notified.set(self.begun.get());
-        // The borrow ends before the wakes, which may run a drop that stops listening.
+        // End the borrow before the wakes, which may run a drop that stops listening.
         let wakers = self.wakers.take();
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Waits until `ready` gives something, asking now and after every notification.
+    /// Waits until `ready` returns a value. Calls `ready` now and after every notification.
     pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         loop {
             if let Some(value) = ready() {
@@ -58,11 +58,11 @@ impl Event {
     }
 }
 
-/// One who listens to an [`Event`]. Resolves at the first notification after it was made.
+/// A listener of an [`Event`]. Resolves at the first notification after its creation.
 pub struct Listener<'a> {
     event: &'a Event,
     id: u64,
-    /// Its waker is with the event.
+    /// The event has this listener's waker.
     waits: bool,
 }
 
@@ -81,7 +81,7 @@ impl Future for Listener<'_> {
         }
         self.waits = true;
         let waker = cx.waker().clone();
-        // The one it replaces may be the last of a task; its drop must not find this borrowed.
+        // The replaced waker may be the last of a task; the drop of that task must not find the event borrowed.
         let _old = self.event.wakers.borrow_mut().insert(self.id, waker);
         Poll::Pending
     }

@@ -23,11 +23,10 @@ use timers::Timers;
 /// A spawned task. Await it for its result; dropping it cancels it; [`Task::detach`] lets it run.
 pub type Task<T> = async_task::Task<T>;
 
-/// How many tasks run before timers and the driver get a look, so that a busy volume still sees
-/// its completions.
+/// Number of tasks that run before timers and the driver are checked, so that a busy volume still gets its completions.
 const TASKS_A_ROUND: usize = 64;
 
-/// The part of an executor that other threads may touch.
+/// The part of an executor that other threads may access.
 struct Ready {
     queue: Mutex<VecDeque<Runnable>>,
     parked: AtomicBool,
@@ -51,11 +50,11 @@ struct Inner {
     driver: Rc<dyn Driver>,
     ready: Arc<Ready>,
     timers: RefCell<Timers>,
-    /// Every task that has not ended, to be found when the executor goes.
+    /// All tasks that have not ended, for ending them when the executor is dropped.
     tasks: RefCell<Slab<Waker>>,
 }
 
-/// Takes a task out of the list when its future goes.
+/// Removes a task from the list when its future is dropped.
 struct Listed {
     inner: Rc<Inner>,
     key: usize,
@@ -63,23 +62,23 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        // Its waker may be the last of the task; that must not find the list borrowed.
+        // The waker may be the last reference to the task; the drop of the task must not find the list borrowed.
         let waker = self.inner.tasks.borrow_mut().try_remove(self.key);
         drop(waker);
     }
 }
 
-/// A handle on the executor, for the tasks in it: spawn, tell the time, sleep.
+/// A handle to the executor for its tasks: spawn, read the time, sleep.
 #[derive(Clone)]
 pub struct Rt(Rc<Inner>);
 
-/// The executor itself; whoever holds it runs it.
+/// The executor; its owner runs it.
 pub struct Executor {
     rt: Rt,
 }
 
 impl Executor {
-    /// An executor that waits by `driver`.
+    /// Creates an executor that waits through `driver`.
     pub fn new(driver: Rc<dyn Driver>) -> Executor {
         let ready = Arc::new(Ready {
             queue: Mutex::default(),
@@ -96,25 +95,25 @@ impl Executor {
         }
     }
 
-    /// A handle to pass to what runs in here.
+    /// Returns a handle for the tasks of this executor.
     pub fn rt(&self) -> Rt {
         self.rt.clone()
     }
 
-    /// Runs tasks until `future` is done, and returns its output. Other tasks keep their state and
-    /// go on in the next call.
+    /// Runs tasks until `future` is done, and returns its output. Other tasks keep their state and continue in the next
+    /// call.
     ///
     /// # Panics
-    /// If everything waits and the driver says that nothing can happen any more: a deadlock, which
-    /// only a virtual clock can see.
+    /// If all tasks wait and the driver reports that no event is pending: a deadlock, which only a virtual clock can
+    /// detect.
     pub fn block_on<F>(&self, future: F) -> F::Output
     where
         F: Future + 'static,
         F::Output: 'static,
     {
         let inner = &self.rt.0;
-        // Boxed, so that a task is compiled once for each output and not for each future: tests
-        // that each run one to its end took most of the time that compiling them took.
+        // Boxed, so that a task is compiled once for each output type and not for each future type. This took most of
+        // the compile time of the tests, which each run a future to its end.
         let future: Pin<Box<dyn Future<Output = F::Output>>> = Box::pin(future);
         let task = self.rt.spawn(future);
         while !task.is_finished() {
@@ -127,7 +126,7 @@ impl Executor {
             self.fire_timers();
             self.turn(task.is_finished());
         }
-        // The output is there; this poll only fetches it.
+        // The output is ready; this poll only fetches it.
         let mut task = pin!(task);
         match task
             .as_mut()
@@ -144,7 +143,7 @@ impl Executor {
         }
         let now = self.rt.now();
         loop {
-            // The borrow ends before the wake, which may run a drop that touches the timers.
+            // End the borrow before the wake, which may run a drop that accesses the timers.
             let due = self.rt.0.timers.borrow_mut().pop_due(now);
             match due {
                 Some(waker) => waker.wake(),
@@ -176,9 +175,8 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // Tasks hold their futures, which hold handles to this executor and to what wakes them:
-        // break the circles. A task that is woken is queued, and one that is taken from the queue
-        // and not run is over.
+        // Tasks hold their futures, and the futures hold handles to this executor and to their wakers: break these
+        // cycles. A woken task is queued, and a task taken from the queue without being run is cancelled.
         let inner = &self.rt.0;
         loop {
             let waiting = inner.tasks.take();
@@ -193,7 +191,7 @@ impl Drop for Executor {
 }
 
 impl Rt {
-    /// Starts a task. It runs when the executor does.
+    /// Starts a task. The task runs when the executor runs.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + 'static,
@@ -216,7 +214,7 @@ impl Rt {
         task
     }
 
-    /// The driver's time.
+    /// Returns the driver's time.
     pub fn now(&self) -> Instant {
         self.0.driver.now()
     }
@@ -231,7 +229,7 @@ impl Rt {
         Sleep::new(self.clone(), at)
     }
 
-    /// Lets every other ready task run once.
+    /// Lets all other ready tasks run once.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         std::future::poll_fn(|cx| {
@@ -244,7 +242,7 @@ impl Rt {
         .await;
     }
 
-    /// Waits for `future`, but no longer than `span`; past that it is dropped.
+    /// Waits for `future`, for at most `span`, and then drops it.
     ///
     /// # Errors
     /// [`Elapsed`] if the time ran out first.

@@ -1,18 +1,18 @@
-//! The single-threaded executor that every volume runs on, and the clock it runs by.
+//! The single-threaded executor that every volume runs on, and its clock.
 //!
-//! A volume's engine is plain data (`Rc`, `RefCell`) touched by one thread; its requests interleave
-//! only where they wait. What "waiting" means is the [`Driver`]'s business: a real one waits in the
-//! kernel for I/O, a virtual one ([`VirtualTime`]) moves its clock to the next timer. The engine
-//! cannot tell, so what a simulation runs through a million crashes is what ships.
+//! A volume's engine is plain data (`Rc`, `RefCell`) accessed by one thread; its requests interleave only at their
+//! waits. The [`Driver`] defines waiting: a real driver waits in the kernel for I/O, a virtual driver ([`VirtualTime`])
+//! moves its clock to the next timer. The engine does not see the difference, so the code that a simulation runs
+//! through a million crashes is the code that ships.
 //!
 //! Invariants:
-//! - Tasks are polled only on the thread that runs the executor, in the order they were woken. Given
-//!   the same driver behaviour, two runs are the same.
-//! - Waking is allowed from any thread; that is the only thing other threads may do.
+//! - Tasks are polled only on the thread that runs the executor, in the order they were woken. With equal behaviour of
+//!   the driver, two runs are equal.
+//! - Other threads may wake tasks, and do nothing else.
 //! - Time comes from [`Rt::now`] alone, and never goes backwards.
 //!
-//! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the
-//! waiting tools [`Event`], [`Lock`], [`RangeLock`], [`Portions`] and [`Budget`].
+//! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the tools for waiting:
+//! [`Event`], [`Lock`], [`RangeLock`], [`Portions`] and [`Budget`].
 
 mod budget;
 mod driver;

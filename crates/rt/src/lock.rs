@@ -1,4 +1,4 @@
-//! Taking turns.
+//! A fair lock.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,26 +7,26 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A lock: its holders take turns, in the order they came. To come and to go costs the same however many wait. For
-/// ranges of a space there is [`crate::RangeLock`].
+/// A lock that is granted in order of arrival. The cost of locking and unlocking does not depend on the number of
+/// waiters. [`crate::RangeLock`] locks ranges of a space.
 #[derive(Default)]
 pub struct Lock {
     line: RefCell<Line>,
 }
 
-/// Who holds it, and who waits behind.
+/// The holder, and the waiters behind it.
 #[derive(Default)]
 struct Line {
-    /// Who came before the first.
+    /// Number of claims before the first.
     passed: u64,
-    /// In the order they came. The first holds it.
+    /// Claims in order of arrival. The first holds the lock.
     claims: VecDeque<Claim>,
 }
 
 enum Claim {
-    /// Held, or waited for.
+    /// The claim holds the lock or waits for it.
     There(Option<Waker>),
-    /// Given up before its turn came.
+    /// The claim was abandoned before its turn.
     GivenUp,
 }
 
@@ -35,7 +35,7 @@ impl Line {
         &mut self.claims[(number - self.passed) as usize]
     }
 
-    /// Takes a claim out. Gives its own waker, and that of who comes next if it was the first.
+    /// Removes a claim. Returns the claim with its own waker and, if it was the first, the waker of the next claim.
     fn leave(&mut self, number: u64) -> (Claim, Option<Waker>) {
         let own = std::mem::replace(self.at(number), Claim::GivenUp);
         if number != self.passed {
@@ -53,13 +53,13 @@ impl Line {
 }
 
 impl Lock {
-    /// A lock nobody holds.
+    /// Creates a free lock.
     pub fn new() -> Lock {
         Lock::default()
     }
 
-    /// Waits for everybody who came earlier, then holds the lock until the guard is dropped. In line from when it is
-    /// first awaited; if it is dropped while it waits, it leaves the line.
+    /// Waits for all earlier claims, then holds the lock until the guard is dropped. The claim is queued when the
+    /// future is first polled. Dropping the future while it waits abandons the claim.
     pub async fn lock(self: &Rc<Self>) -> LockGuard {
         let guard = {
             let mut line = self.line.borrow_mut();
@@ -74,13 +74,13 @@ impl Lock {
         guard
     }
 
-    /// True if somebody holds it.
+    /// Returns true if the lock is held.
     pub fn is_held(&self) -> bool {
         !self.line.borrow().claims.is_empty()
     }
 }
 
-/// Waits until nobody is before a claim.
+/// Waits until a claim is the first.
 struct Turn<'a>(&'a LockGuard);
 
 impl Future for Turn<'_> {
@@ -93,7 +93,7 @@ impl Future for Turn<'_> {
             return Poll::Ready(());
         }
         let old = std::mem::replace(line.at(*number), Claim::There(Some(cx.waker().clone())));
-        // It may be the last of a task, whose drop must not find this borrowed.
+        // The old waker may be the last reference to a task, whose drop must not find the lock borrowed.
         drop(line);
         drop(old);
         Poll::Pending
@@ -108,7 +108,7 @@ pub struct LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        // The borrow ends before wakers are used and dropped, which may drop another claim.
+        // End the borrow before wakers are used and dropped, which may drop another claim.
         let (_own, next) = self.lock.line.borrow_mut().leave(self.number);
         if let Some(next) = next {
             next.wake();
@@ -142,7 +142,7 @@ mod tests {
             rt.yield_now().await;
             assert!(lock.is_held() && order.borrow().is_empty());
             let mut tasks = tasks.into_iter().enumerate();
-            // The next, one in the middle and the last give up.
+            // The next claim, a claim in the middle and the last claim are abandoned.
             let mut kept = Vec::new();
             for (n, task) in &mut tasks {
                 match n {

@@ -1,19 +1,19 @@
-//! Letting others have a turn.
+//! Yielding to other tasks during long work.
 
 use std::cell::Cell;
 
 use crate::executor::Rt;
 
-/// Work that is done without waiting for anything, in portions: all other tasks have a turn after each. Or a task
-/// that goes from one such piece of work to the next would keep everybody from working, and I/O from being begun.
+/// Divides work that never waits into portions: all other tasks can run after each. Otherwise a task with a long
+/// sequence of such work would block all other tasks and the submission of I/O.
 pub struct Portions {
     size: u64,
-    /// Done since the last turn.
+    /// Amount done since the last yield.
     since: Cell<u64>,
 }
 
 impl Portions {
-    /// Portions of `size`, in any unit.
+    /// Creates portions of `size`, in any unit.
     pub const fn of(size: u64) -> Portions {
         Portions {
             size,
@@ -21,7 +21,7 @@ impl Portions {
         }
     }
 
-    /// So much more is done.
+    /// Records `amount` as done, and yields at the end of a portion.
     pub async fn did(&self, rt: &Rt, amount: u64) {
         let since = self.since.get() + amount;
         self.since.set(since % self.size);

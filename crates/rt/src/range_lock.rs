@@ -1,16 +1,16 @@
-//! Taking turns on overlapping ranges.
+//! A fair lock on ranges: overlapping ranges are granted in order of arrival.
 //!
-//! At each point of the space those who claim it form a list, in order of arrival: the first holds
-//! it, the others wait. Neighbouring points mostly have the same list, so it is kept by stretches: a
-//! claim knows who comes right before it, and who right after, on which stretch of its range; and the
-//! lock knows who came last on each stretch. A claim holds its range when nobody is before it
-//! anywhere. So whoever comes looks at the last ones only, whoever goes wakes those right after it
-//! only, and neither depends on how many others wait.
+//! The claims on each point of the space form a list, in order of arrival: the first claim holds the point, the others
+//! wait. Neighbouring points mostly have equal lists, so the lists are stored by stretches. A claim stores its direct
+//! predecessor and its direct successor for each stretch of its range, and the lock stores the last claim of each
+//! stretch. A claim holds its range when it has no predecessor on any stretch. So a new claim looks only at the last
+//! claims, and a leaving claim wakes only its direct successors. The cost of both does not depend on the number of
+//! other waiters.
 //!
 //! Invariants:
-//! - `a` comes before `b` on a stretch exactly if `b` comes after `a` on it.
-//! - The stretches of a claim's `before`, of its `after`, and of `last` are disjoint; those of one
-//!   claim lie within its range; `last` covers what is claimed and nothing else.
+//! - `a` is before `b` on a stretch exactly if `b` is after `a` on this stretch.
+//! - The stretches of a claim's `before` are disjoint, and so are those of its `after`, and those of `last`. The
+//!   stretches of a claim lie within its range. `last` covers exactly the claimed points.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A lock on ranges of a space: holders of overlapping ranges take turns, in the order they came;
-/// others do not wait for each other. An empty range overlaps with nothing.
+/// A lock on ranges of a space. Overlapping ranges are granted in order of arrival; disjoint ranges do not wait for
+/// each other. An empty range overlaps with nothing.
 #[derive(Default)]
 pub struct RangeLock {
     state: RefCell<State>,
@@ -33,28 +33,27 @@ type Ticket = u64;
 #[derive(Default)]
 struct State {
     next_ticket: Ticket,
-    /// Held or waited for.
+    /// Claims that hold their range or wait for it.
     claims: BTreeMap<Ticket, Claim>,
-    /// Who came last, for the claimed part of the space.
+    /// The last claim on each claimed stretch of the space.
     last: Stretches,
 }
 
 struct Claim {
     range: Range<u64>,
-    /// Who has to go first.
+    /// The direct predecessors.
     before: Stretches,
-    /// Whose turn is next.
+    /// The direct successors.
     after: Stretches,
     waker: Option<Waker>,
 }
 
-/// Disjoint ranges with a claim each: by the start, the end and the claim. Neighbours with the same
-/// claim are one.
+/// Disjoint ranges with a claim each: start to end and claim. Adjacent ranges of one claim are merged.
 #[derive(Default)]
 struct Stretches(BTreeMap<u64, (u64, Ticket)>);
 
 impl Stretches {
-    /// The parts within `range`, in order.
+    /// Returns the stretches within `range`, in order.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Ticket)> {
         let before = self.0.range(..range.start).next_back();
         let inside = self.0.range(range.start..range.end.max(range.start));
@@ -67,7 +66,7 @@ impl Stretches {
             .filter(|(part, _)| part.start < part.end)
     }
 
-    /// Takes the parts within `range` out.
+    /// Removes the stretches within `range`, and returns them.
     fn take(&mut self, range: Range<u64>) -> Vec<(Range<u64>, Ticket)> {
         let parts: Vec<(Range<u64>, Ticket)> = self.parts(range.clone()).collect();
         for (part, ticket) in &parts {
@@ -86,7 +85,7 @@ impl Stretches {
         parts
     }
 
-    /// Puts a range in, of which nothing is in yet.
+    /// Inserts a range, which must not overlap with a stretch.
     fn put(&mut self, range: Range<u64>, ticket: Ticket) {
         let (mut start, mut end) = (range.start, range.end);
         if let Some((at, _)) = self
@@ -105,7 +104,7 @@ impl Stretches {
         self.0.insert(start, (end, ticket));
     }
 
-    /// The parts of `range` that are not in.
+    /// Returns the parts of `range` outside all stretches.
     fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), range.start);
         for (part, _) in self.parts(range.clone()) {
@@ -149,8 +148,8 @@ impl State {
             .expect("a neighbour is a claim")
     }
 
-    /// Takes a claim out, whether it is held or waited for: those after it come after those before
-    /// it. Gives its own waker, and those of whose turn it is now, in order of arrival.
+    /// Removes a claim, held or waiting, and connects its predecessors with its successors. Returns the claim's own
+    /// waker, and the wakers of the claims that now hold their range, in order of arrival.
     fn unclaim(&mut self, ticket: Ticket) -> (Option<Waker>, Vec<Waker>) {
         let Claim {
             range,
@@ -161,7 +160,7 @@ impl State {
         for (part, earlier) in before.parts(range.clone()) {
             self.of(earlier).after.take(part);
         }
-        // Where it was the last, those before it are now.
+        // On stretches where the claim was the last, its predecessors are now the last.
         for gap in after.gaps(range.clone()) {
             self.last.take(gap.clone());
             for (part, earlier) in before.parts(gap) {
@@ -188,13 +187,13 @@ impl State {
 }
 
 impl RangeLock {
-    /// A lock nobody holds.
+    /// Creates a lock without claims.
     pub fn new() -> RangeLock {
         RangeLock::default()
     }
 
-    /// Waits for every earlier claim that overlaps `range`, then holds it until the guard is dropped.
-    /// Claims from when it is first awaited; if it is dropped while it waits, the claim is given up.
+    /// Waits for all earlier claims that overlap `range`, then holds the range until the guard is dropped. The claim is
+    /// made when the future is first polled. Dropping the future while it waits abandons the claim.
     pub async fn lock(self: &Rc<Self>, range: Range<u64>) -> RangeGuard {
         let guard = RangeGuard {
             ticket: self.state.borrow_mut().claim(range),
@@ -204,7 +203,7 @@ impl RangeLock {
         guard
     }
 
-    /// True if `range` is held or waited for, in part or whole.
+    /// Returns true if `range` is claimed, in part or whole, by a holder or a waiter.
     pub fn is_claimed(&self, range: &Range<u64>) -> bool {
         self.state
             .borrow()
@@ -215,7 +214,7 @@ impl RangeLock {
     }
 }
 
-/// Waits until nobody is before a claim.
+/// Waits until a claim has no predecessor.
 struct Turn<'a>(&'a RangeGuard);
 
 impl Future for Turn<'_> {
@@ -229,7 +228,7 @@ impl Future for Turn<'_> {
             return Poll::Ready(());
         }
         let old = claim.waker.replace(cx.waker().clone());
-        // It may be the last of a task, whose drop must not find this borrowed.
+        // The old waker may be the last reference to a task, whose drop must not find the lock borrowed.
         drop(state);
         drop(old);
         Poll::Pending
@@ -244,7 +243,7 @@ pub struct RangeGuard {
 
 impl Drop for RangeGuard {
     fn drop(&mut self) {
-        // The borrow ends before wakers are used and dropped, which may drop another claim.
+        // End the borrow before wakers are used and dropped, which may drop another claim.
         let (_own, next) = self.lock.state.borrow_mut().unclaim(self.ticket);
         next.into_iter().for_each(Waker::wake);
     }

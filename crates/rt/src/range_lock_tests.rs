@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Counts how often it was woken.
+/// Counts its wakes.
 #[derive(Default)]
 struct Count(AtomicU32);
 
@@ -16,7 +16,7 @@ impl Wake for Count {
     }
 }
 
-/// Somebody who claimed a range, and waits for it or holds it.
+/// A claim on a range, which waits for the range or holds it.
 struct Claimant {
     range: Range<u64>,
     waiting: Option<Pin<Box<dyn Future<Output = RangeGuard>>>>,
@@ -56,9 +56,9 @@ impl Claimant {
 #[derive(Clone, Debug)]
 enum Step {
     Claim(u64, u64),
-    /// The n-th of those there are goes, whether it holds or waits.
+    /// Drops the n-th existing claim, held or waiting.
     Go(prop::sample::Index),
-    /// The n-th of those there are is polled, without having been woken.
+    /// Polls the n-th existing claim without a wake.
     Poll(prop::sample::Index),
 }
 
@@ -75,7 +75,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }
 
-/// The whole of what is promised: it is whose turn nobody of those before overlaps with.
+/// Returns true if the n-th claim must hold its range: no earlier claim overlaps. This is the lock's whole guarantee.
 fn is_turn(claimants: &[Claimant], n: usize) -> bool {
     let range = &claimants[n].range;
     claimants[..n]
@@ -83,7 +83,7 @@ fn is_turn(claimants: &[Claimant], n: usize) -> bool {
         .all(|earlier| !overlap(&earlier.range, range))
 }
 
-/// Every neighbour knows of the other, and stretches are where they may be.
+/// Checks that predecessors and successors agree, and that stretches are within their bounds.
 fn assert_consistent(state: &State) {
     for (ticket, claim) in &state.claims {
         let edges = |of: &Stretches| of.parts(0..u64::MAX).collect::<Vec<_>>();
@@ -138,7 +138,7 @@ proptest! {
                 let turn = is_turn(&claimants, n);
                 let claimant = &mut claimants[n];
                 if claimant.waiting.is_some() {
-                    // Woken exactly once, and only when it is of use.
+                    // The claim is woken exactly once, and only when it can proceed.
                     prop_assert_eq!(claimant.wakes(), u32::from(turn));
                     if turn {
                         claimant.poll();
@@ -162,7 +162,7 @@ proptest! {
 fn a_release_wakes_one_of_thousands_in_a_queue() {
     let lock = Rc::new(RangeLock::new());
     let mut claimants: Vec<Claimant> = (0..4096).map(|_| Claimant::new(&lock, 0..1)).collect();
-    // Every third gives up before its turn.
+    // Every third claim is abandoned before its turn.
     let mut n = 0;
     claimants.retain(|_| {
         n += 1;

@@ -3,22 +3,22 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A moment, in nanoseconds since the driver's own beginning (584 years fit).
+/// A point in time, in nanoseconds since the driver's own start (584 years fit).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The instant `ns` nanoseconds after the beginning.
+    /// Returns the instant `ns` nanoseconds after the start.
     pub const fn from_nanos(ns: u64) -> Instant {
         Instant(ns)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The instant `span` later; the far future if that cannot be represented.
+    /// Returns the instant `span` later; the last instant if the result is out of range.
     #[must_use]
     pub fn plus(self, span: Duration) -> Instant {
         Instant(
@@ -27,13 +27,13 @@ impl Instant {
         )
     }
 
-    /// The span since `earlier`; zero if that is later.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The time given for something ran out.
+/// The error of an exceeded time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed;
 

@@ -1,4 +1,4 @@
-//! The executor's promises, on a virtual clock.
+//! The executor's guarantees, on a virtual clock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -152,7 +152,7 @@ fn a_claim_given_up_while_waiting_lets_the_next_one_through() {
     });
 }
 
-/// Waits on a thread's parking, so that a wake from another thread can be seen.
+/// A driver that waits by parking its thread, to test a wake from another thread.
 struct Parking;
 
 struct UnparkThread(std::thread::Thread);
@@ -200,8 +200,8 @@ fn another_thread_can_wake_a_task() {
     }));
 }
 
-/// Found by the simulator, which makes thousands of executors a second: a task that waited for an
-/// event it held itself, or for a timer, kept its executor and all it held for ever.
+/// Found by the simulator, which creates thousands of executors per second: a task that waited for an event of its own,
+/// or for a timer, kept its executor and all referenced data alive for ever.
 #[test]
 fn an_executor_that_goes_takes_its_waiting_tasks_with_it() {
     let held = Rc::new(());

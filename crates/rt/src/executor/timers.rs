@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use super::Rt;
 use crate::Instant;
 
-/// The timers of an executor, in the order they fire; equal instants in the order they were set.
+/// The timers of an executor, in the order of their instants; equal instants in the order of creation.
 #[derive(Default)]
 pub(super) struct Timers {
     wakers: BTreeMap<(Instant, u64), Waker>,
@@ -26,7 +26,7 @@ impl Timers {
     }
 }
 
-/// Waits until an instant has come. Made by [`Rt::sleep`] and [`Rt::sleep_until`].
+/// Waits until an instant. Created by [`Rt::sleep`] and [`Rt::sleep_until`].
 pub struct Sleep {
     rt: Rt,
     until: Instant,
