@@ -141,8 +141,8 @@ impl Log {
     /// Writes one copy durably. The copy is doubtful until the write has succeeded.
     ///
     /// A failed log can only be abandoned. Its flushes are not trusted any more, so this write need not be ordered with
-    /// a flush. The write of the superblock may fail again and again, and a failed write with FUA is treated as a
-    /// failed flush, also for a data device on the same disk. So a write without FUA must succeed first.
+    /// a flush. The write of the superblock may fail again and again. A failed write with FUA is treated as a failed
+    /// flush, also for a data device on the same disk. So a write without FUA must succeed first.
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);

@@ -532,7 +532,7 @@ fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_ri
         disk.refusing.set(Some(SUPERBLOCK_B_AT));
         disk.superblocks.borrow_mut().clear();
         log.abandon(|_| ()).await.expect("one copy says so");
-        // A failed write with FUA counts as a failed flush, also for the data device on the same disk.
+        // A failed write with FUA is treated as a failed flush, also for the data device on the same disk.
         assert_eq!(disk.refused_fua.get(), 0);
         assert!(log.is_abandoned());
         // Only the other copy is tried again: a torn write of the first would leave only the older copy.

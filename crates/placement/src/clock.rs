@@ -1,12 +1,12 @@
-//! When things were written.
+//! Clock of client writes.
 
-/// How much users had written when something happened, in sectors: the clock by which lifetimes are told,
-/// as in SepBIT (section 2.1), where time is what users write and not what a wall clock says.
+/// Amount of data that clients had written at an event, in sectors. This clock measures lifetimes as in SepBIT (section
+/// 2.1): time is the amount of data written, not wall-clock time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WriteClock(pub u64);
 
 impl WriteClock {
-    /// Sectors that users wrote since `earlier`; none if that is later.
+    /// Returns the sectors that clients wrote since `earlier`; 0 if `earlier` is later.
     pub fn since(self, earlier: WriteClock) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

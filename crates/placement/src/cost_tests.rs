@@ -1,6 +1,6 @@
 use super::*;
 
-/// The slides give two digits, some of them read off figures.
+/// Checks a value against a slide: the slides give two digits, some of them read off figures.
 #[track_caller]
 fn near(found: f64, slide: f64) {
     assert!((found - slide).abs() <= 0.006, "{found}, {slide}");
@@ -17,8 +17,8 @@ fn a_segment_of_a_mebibyte_is_written_33_times_as_fast_as_its_pages_by_the_disk_
 
 #[test]
 fn the_utilisations_at_which_a_log_costs_as_much_as_overwriting_are_those_of_the_slides() {
-    // Cleaning utilisation by E, disk utilisation by that. The disk of 1999 is not in the slides' table
-    // of disks: its E is what the crossover asks for.
+    // Cleaning utilisation by E, and the disk utilisation of each. The slides' table does not contain the disk of 1999:
+    // its E follows from the crossover.
     for (e, cleaning, disk) in [(4.19, 0.52, 0.74), (16.7, 0.88, 0.94), (33.3, 0.94, 0.97)] {
         let u = crossover(e);
         near(u, cleaning);
@@ -31,7 +31,7 @@ fn the_utilisations_at_which_a_log_costs_as_much_as_overwriting_are_those_of_the
 fn the_crossover_of_1991_is_that_of_segments_of_128_kib() {
     let disk = Disk::OF_1991;
     assert!((crossover(disk.efficiency(PAGE, 128 << 10)) - 0.52).abs() < 0.01);
-    // Segments of 1 MiB would have been worth more.
+    // Segments of 1 MiB would have been better.
     near(crossover(disk.efficiency(PAGE, SEGMENT)), 0.62);
 }
 
@@ -74,14 +74,14 @@ fn the_best_hot_share_is_all_where_there_is_room_and_falls_as_the_disk_fills() {
     );
     assert!((share(0.98) - 0.2).abs() < 0.02);
     assert_eq!(best_hot_share(&access, 1.0, 33.3).share, 0.0);
-    // Where a segment is hardly faster than its pages, nothing is to be logged.
+    // If a segment write is hardly faster than page writes, logging is not worthwhile.
     assert_eq!(best_hot_share(&access, 0.9, 1.9).share, 0.0);
 }
 
 #[test]
 fn disk_and_cleaning_utilisation_are_each_others_inverse() {
     for n in 2..1000 {
-        // Below, u is nothing that a number could tell from 0.
+        // For smaller d, u cannot be distinguished from 0.
         let d = f64::from(n) / 1000.0;
         assert!(
             (disk_utilisation(cleaning_utilisation(d)) - d).abs() < 1e-9,
@@ -103,7 +103,7 @@ fn shares_of_writes_follow_from_the_classes() {
     assert_eq!(access.hottest(0.2), Access::uniform());
     assert_eq!(access.hottest(0.0), Access::uniform());
     assert!((access.hottest(0.6).received(1.0 / 3.0) - 0.8 / 0.9).abs() < 1e-9);
-    // What cannot be counted is not.
+    // Invalid counts are ignored.
     let odd = [(f64::NAN, 1.0), (0.0, 9.0), (-1.0, 2.0), (3.0, 0.0)];
     assert_eq!(Access::of(odd), Access::uniform());
 }
@@ -116,7 +116,7 @@ fn a_zipf_distribution_has_the_sums_of_its_terms() {
     for part in [10, 16, 100, 10_000, 50_000] {
         let expected = sum(part) / sum(pages);
         let found = access.received(part as f64 / pages as f64);
-        // Within a class its pages count as equal.
+        // The pages of a class are treated as equal.
         assert!(
             (found - expected).abs() < 0.01,
             "{part}: {found}, {expected}"
@@ -167,8 +167,8 @@ fn greedy_cleaning_of_segments_of_few_pages_takes_emptier_ones() {
         assert!(four < sixty && sixty < many, "{d}: {four}, {sixty}, {many}");
         assert!((thousands - many).abs() < 1e-3, "{d}: {thousands}, {many}");
     }
-    // Of two pages, at the utilisation where only segments with one left are ever taken: H(2) − H(1) is a
-    // half, so d = 1; and with none left: H(2) is 1.5, so d = 2/3.
+    // Two pages, at the utilisation at which only segments with one live page are cleaned: H(2) − H(1) is a half, so d
+    // = 1. With no live pages: H(2) is 1.5, so d = 2/3.
     assert_eq!(greedy_utilisation(0.66, 2), 0.0);
     assert!(greedy_utilisation(0.67, 2) > 0.0);
     assert!((greedy_utilisation(1.0 - 1e-9, 2) - 0.5).abs() < 1e-6);

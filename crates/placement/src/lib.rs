@@ -1,12 +1,12 @@
-//! Where a log-structured volume places data, which segments it cleans, and what that costs: everything that
-//! decides, and nothing that does. All of it is plain state; nothing waits.
+//! Placement of data in a log-structured volume, choice of the segments to clean, and the cost of both. This crate only
+//! makes decisions, and never carries them out. All types are plain state; no function waits.
 //!
-//! Start with `cost.rs`, the model of costs that the rest leans on; then
+//! Start with `cost.rs`, the cost model on which the rest depends. Then read
 //!
-//! - `placement.rs`: which stream data goes to, or whether it is overwritten in place.
-//! - `victim.rs`: which segments are cleaned.
-//! - `wear.rs`: which free segment is taken, and what is moved for wear.
-//! - `pace.rs`: when to clean, and how fast users may write meanwhile.
+//! - `placement.rs`: choice of the stream for data, or of overwriting in place.
+//! - `victim.rs`: choice of the segments to clean.
+//! - `wear.rs`: choice of free segments, and of the data to move because of wear.
+//! - `pace.rs`: start and urgency of cleaning, and the rate of client writes meanwhile.
 
 mod clock;
 pub mod cost;

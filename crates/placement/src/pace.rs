@@ -1,81 +1,81 @@
-//! When to clean, how urgently, and how fast users may write meanwhile: pure functions from what is
-//! observed to what to do, and the measure of what cleaning yields.
+//! Start and urgency of cleaning, and the rate of client writes meanwhile: pure functions from observations to
+//! decisions, and the measurement of the gain of cleaning.
 //!
-//! Room comes in lumps: a few segments at a time, when what was moved out of them is durable. Writers need
-//! not notice. Some room is a reserve that they never get, and that cleaning works in; what has been moved
-//! already counts as room to come; and what writers may take flows evenly, at a rate that is a multiple of
-//! that at which cleaning gains room. The multiple is without bound where pacing begins, 1 where the
-//! room left is to stay as it is, and less than 1 below. It is never 0: rates are estimates.
+//! Free space arrives in bursts: a few segments at a time, after their moved data is durable. Writers need not notice
+//! the bursts. A reserve of the free space is only for cleaning, and never for writers. Data that was already moved
+//! counts as future free space. Writers may consume free space continuously, at a multiple of the rate at which
+//! cleaning gains it. The multiple is unlimited at the start of pacing, 1 at the level that should be kept, and below 1
+//! at lower levels. It is never 0, since the rates are estimates.
 //!
-//! Free room is dear: what is free holds nothing dead, so the segments that are not free are fuller, and
-//! cost more to clean. On a disk of which nine tenths are live, keeping a quarter of the rest free would cost
-//! a third more writes. So only a little is kept free while users write, and more only when they are idle.
+//! Free space is expensive. Free segments hold no dead data, so the other segments are fuller and cost more to clean.
+//! On a disk with nine tenths live data, a quarter of the rest kept free would cost a third more writes. So the volume
+//! keeps only little space free while clients write, and more only while they are idle.
 //!
-//! Amounts are sectors of the medium, and times nanoseconds since any beginning.
+//! Amounts are sectors of the device. Times are nanoseconds since any start.
 
 use crate::cost;
 
-/// The part of the spare room (all that is not live, less the reserve) below which cleaning goes on while
-/// users write.
+/// Divisor of the spare space (all space without live data, less the reserve): below this part, cleaning continues
+/// while clients write.
 const BACKGROUND_PART: u64 = 16;
-/// The part below which it goes on when they are idle.
+/// Divisor of the spare space: below this part, cleaning continues while clients are idle.
 const IDLE_PART: u64 = 4;
-/// What is kept free at least while users write, in windows: cleaning gains no less at a time.
+/// Minimum of the space kept free while clients write, in windows: cleaning gains at least one window at a time.
 const BACKGROUND_WINDOWS: u64 = 4;
-/// What is left when writers begin to be paced: this part, or so many windows if that is more. It is passed
-/// through in seconds, not at once, and a third of it is what is kept free while it lasts.
+/// Free space at which pacing of writers begins: this part of the spare space, or this number of windows if that is
+/// more. Under load the level falls through this range in seconds, not at once, and settles at a third of it.
 const PACED_PART: u64 = 32;
 const PACED_WINDOWS: u64 = 2;
-/// Where the room left is to stay as it is, as a share of the way from the reserve to where pacing begins.
+/// Level of free space that should be kept, as a fraction of the range from the reserve to the start of pacing.
 const EVEN: f64 = 1.0 / 3.0;
-/// How the multiple falls from there: to this power. Less than 1 saves most of the room for later; the less,
-/// the steeper it begins.
+/// Exponent with which the multiple falls. An exponent below 1 saves most of the space for later. The smaller it is,
+/// the steeper the multiple falls at first.
 const POWER: f64 = 0.5;
-/// The multiple at the reserve and below.
+/// Multiple at the reserve and below.
 const LEAST: f64 = 0.5;
 
 const SECOND: f64 = 1e9;
-/// The longest that a request makes the next one wait, in seconds.
+/// Longest delay that a request causes for the next one, in seconds.
 const WAIT_MAX: f64 = 0.2;
-/// For so long unused allowance is kept, in seconds.
+/// Time for which unused allowance is kept, in seconds.
 const SAVED: f64 = 0.01;
-/// The time over which the speed of cleaning is averaged, in seconds.
+/// Time over which the speed of cleaning is averaged, in seconds.
 const AVERAGED: f64 = 5.0;
-/// The weight of the newest window in what a sector of work yields.
+/// Weight of the newest window in the average gain per sector of work.
 const NEWEST: f64 = 0.5;
-/// What is assumed if nothing is known, in sectors a second: 1 MB, a slow disk's.
+/// Rate assumed without any knowledge, in sectors a second: 1 MB, as on a slow disk.
 const RATE_UNKNOWN: f64 = 2048.0;
 
-/// How much room there is.
+/// Space of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// In free segments, the reserve included.
+    /// Sectors in free segments, including the reserve.
     pub free: u64,
-    /// To be free soon: what of the segments that are being cleaned is gained by what was moved so far.
+    /// Sectors that will be free soon: the gain, so far, of the segments being cleaned.
     pub soon: u64,
-    /// What only cleaning may take: at least what it writes before any of it is free.
+    /// Sectors that only cleaning may use: at least the amount that cleaning writes before it frees a segment.
     pub reserve: u64,
-    /// All that is not live, free or not: the capacity less what is live.
+    /// Sectors without live data, free or not: the capacity less the live data.
     pub spare: u64,
-    /// What cleaning gains at a time.
+    /// Sectors that cleaning gains at a time.
     pub window: u64,
 }
 
 impl Room {
-    /// What is left, with what is soon free.
+    /// Returns the free sectors, including those that will be free soon.
     fn left(&self) -> u64 {
         self.free.saturating_add(self.soon)
     }
 
-    /// The reserve, and on top of it `windows` or this part of the spare room, whichever is more; but never
-    /// more than half of the spare room, or cleaning would go on for ever.
+    /// Returns the reserve plus `windows` or this part of the spare space, whichever is larger. The addition is at most
+    /// half of the spare space, otherwise cleaning would never stop.
     fn above_reserve(&self, windows: u64, part: u64) -> u64 {
         let usable = self.spare.saturating_sub(self.reserve);
         let wanted = windows.saturating_mul(self.window).max(usable / part);
         self.reserve.saturating_add(wanted.min(usable / 2))
     }
 
-    /// Below this much, writers are paced.
+    /// Returns the level below which writers are paced.
     fn paced_from(&self) -> u64 {
         let usable = self.spare.saturating_sub(self.reserve);
         let windows = PACED_WINDOWS.saturating_mul(self.window);
@@ -83,8 +83,7 @@ impl Room {
         self.reserve.saturating_add(wanted.min(usable / 4))
     }
 
-    /// How fast writers may go on, as a multiple of how fast cleaning gains room: without bound while there
-    /// is enough.
+    /// Returns the rate of writers as a multiple of the rate at which cleaning gains space. `None` means no limit.
     pub fn multiple(&self) -> Option<f64> {
         let (left, reserve) = (self.left() as f64, self.reserve as f64);
         let from = self.paced_from() as f64;
@@ -102,42 +101,42 @@ impl Room {
     }
 }
 
-/// How urgently to clean.
+/// Urgency of cleaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Urgency {
-    /// While users are idle; it stops when they come.
+    /// Cleaning while clients are idle. It stops when they send requests.
     Idle,
-    /// Beside users, who go first.
+    /// Cleaning concurrently with clients, which have priority.
     Background,
-    /// Before users, who are paced or wait.
+    /// Cleaning with priority over clients, which are paced or wait.
     Urgent,
 }
 
-/// What the cleaner should do.
+/// Decision for the cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// Nothing until something changes.
+    /// Do nothing until something changes.
     Rest,
-    /// Look again when users have been idle for so many nanoseconds more.
+    /// Decide again when clients have been idle for this many more nanoseconds.
     Wait(u64),
     /// Clean.
     Clean(Urgency),
 }
 
-/// What the cleaner sees when it asks what to do.
+/// Observations on which the cleaner's decision depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observed {
-    /// How much room there is.
+    /// Space of the volume.
     pub room: Room,
-    /// For how many nanoseconds no user's request was under way.
+    /// Time without any client request in flight, in nanoseconds.
     pub idle: u64,
-    /// True if somebody waits for room.
+    /// True if a writer waits for free space.
     pub pressed: bool,
-    /// True if a segment would gain anything.
+    /// True if cleaning a segment would gain free space.
     pub gains: bool,
 }
 
-/// What the cleaner should do.
+/// Returns the decision for the cleaner.
 pub fn decide(seen: &Observed) -> Decision {
     let room = &seen.room;
     let left = room.left();
@@ -161,16 +160,16 @@ pub fn decide(seen: &Observed) -> Decision {
     }
 }
 
-/// How long users must be idle, in nanoseconds: a second with as much left as is wanted, and a hundredth
-/// with nothing. As destaging has it, where less room is worth more haste.
+/// Returns the time for which clients must be idle, in nanoseconds: a second if the space left reaches the wanted
+/// level, and a hundredth of a second if no space is left. Destaging uses the same rule: less space means more haste.
 fn idle_threshold(left: u64, wanted: u64) -> u64 {
     let share = left as f64 / wanted.max(1) as f64;
     (SECOND * 10f64.powf(2.0 * (share.clamp(0.0, 1.0) - 1.0))) as u64
 }
 
-/// How fast cleaning gains room beside users who write as fast, in sectors a second, on a medium that moves
-/// `bandwidth` sectors a second and is utilised to `d`: of 2/(1−u) sectors that are read and written, users
-/// write one. What is assumed until it is measured.
+/// Returns the assumed rate at which cleaning gains space beside clients that write at the same rate, in sectors a
+/// second. The device transfers `bandwidth` sectors a second and has utilisation `d`: of 2/(1−u) sectors read and
+/// written, clients write one. The rate is used until a measurement exists.
 pub fn assumed_rate(bandwidth: f64, d: f64) -> f64 {
     bandwidth / cost::lfs_cost(d)
 }
@@ -178,34 +177,34 @@ pub fn assumed_rate(bandwidth: f64, d: f64) -> f64 {
 /// Segments that are being cleaned together.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// What it gains, and the sectors to be read and written for it, as far as not done.
+    /// Remaining gain of the window, and remaining sectors to read and write for it.
     gain: f64,
     work: f64,
 }
 
-/// What is known of how fast cleaning gains room, and what writers took of that.
+/// Measured rate at which cleaning gains space, and the writers' use of that space.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    /// Gained a second; nothing measured yet.
+    /// Rate assumed before the first measurement, in sectors a second.
     assumed: f64,
     /// Sectors that cleaning reads and writes in a second.
     speed: Option<f64>,
-    /// What of them is gained by one.
+    /// Gain per sector read or written.
     yields: Option<f64>,
-    /// How long the speed was measured, in seconds.
+    /// Duration of the speed measurement, in seconds.
     measured: f64,
-    /// Until when, if cleaning goes on, and what was done since.
+    /// Time of the last measurement while cleaning is active, and the work since then.
     since: Option<u64>,
     done: f64,
     window: Option<Window>,
     soon: f64,
-    /// What writers took beyond what had flowed in, when that was last looked at.
+    /// Consumption of writers beyond their allowance, at the time `then`.
     debt: f64,
     then: Option<u64>,
 }
 
 impl Pacer {
-    /// Cleaning is expected to gain `assumed` sectors a second (see [`assumed_rate`]).
+    /// Creates a pacer that expects cleaning to gain `assumed` sectors a second (see [`assumed_rate`]).
     pub fn new(assumed: f64) -> Pacer {
         let sound = assumed.is_finite() && assumed > 0.0;
         Pacer {
@@ -222,26 +221,26 @@ impl Pacer {
         }
     }
 
-    /// Cleaning begins after a pause: the time before does not count.
+    /// Notes that cleaning begins after a pause. The time of the pause is not measured.
     pub fn begin(&mut self, now: u64) {
         self.since = Some(now);
         self.done = 0.0;
     }
 
-    /// It pauses.
+    /// Notes that cleaning pauses.
     pub fn pause(&mut self) {
         self.since = None;
         self.end_window();
     }
 
-    /// It stood back for users for so many nanoseconds, which do not count either: or users would be held to
-    /// a rate that only they had lowered.
+    /// Notes that cleaning yielded to clients for this many nanoseconds. They are not measured either: otherwise
+    /// clients would be limited to a rate that only they had lowered.
     pub fn stood_back(&mut self, nanos: u64) {
         self.since = self.since.map(|since| since.saturating_add(nanos));
     }
 
-    /// A window begins that is to gain `gain` sectors, for which `live` are to be moved out of segments of
-    /// which all is read: their sum twice over, then, less the gain.
+    /// Notes the start of a window that will gain `gain` sectors and move `live` sectors. Its segments are read
+    /// completely, so the work is twice the sum, less the gain.
     pub fn begin_window(&mut self, gain: u64, live: u64) {
         let (gain, live) = (gain as f64, live as f64);
         let work = gain + 2.0 * live;
@@ -253,7 +252,7 @@ impl Pacer {
         }
     }
 
-    /// So many more sectors of the window are read or written.
+    /// Notes that `sectors` of the window were read or written.
     pub fn did(&mut self, sectors: u64, now: u64) {
         self.done += sectors as f64;
         self.measure(now);
@@ -270,22 +269,22 @@ impl Pacer {
         self.soon += gained;
     }
 
-    /// All of the window is moved that will be: what it gains comes when that is durable.
+    /// Notes that all moves of the window are done. Its gain follows when the moved data is durable.
     pub fn end_window(&mut self) {
         self.soon += self.window.take().map_or(0.0, |window| window.gain);
     }
 
-    /// So many sectors that were to be free soon are free, or will not be.
+    /// Notes that this many sectors that were expected to be free soon are free, or will not be.
     pub fn freed(&mut self, sectors: u64) {
         self.soon = (self.soon - sectors as f64).max(0.0);
     }
 
-    /// Sectors that will be free soon.
+    /// Returns the sectors that will be free soon.
     pub fn soon(&self) -> u64 {
         self.soon as u64
     }
 
-    /// Sectors that cleaning gains in a second, as measured or else as assumed.
+    /// Returns the rate at which cleaning gains space, in sectors a second, measured or else assumed.
     pub fn rate(&self) -> f64 {
         match (self.speed, self.yields) {
             (Some(speed), Some(yields)) => (speed * yields).max(1.0),
@@ -293,11 +292,11 @@ impl Pacer {
         }
     }
 
-    /// How many nanoseconds a write of `sectors` has to wait; none while nobody is paced. Asked again until
-    /// it says 0: the rate changes meanwhile.
+    /// Returns the time that a write of `sectors` must wait, in nanoseconds; 0 if writers are not paced. The caller
+    /// must repeat the call until the result is 0, since the rate changes meanwhile.
     ///
-    /// A write waits for those before it, for `WAIT_MAX` at most, and a large one for itself besides: so
-    /// that whoever comes next does not wait for it.
+    /// A write waits for earlier writes, at most `WAIT_MAX`. A large write additionally waits for itself, so that the
+    /// next writer does not wait for it.
     pub fn wait(&mut self, sectors: u64, multiple: Option<f64>, now: u64) -> u64 {
         let Some(multiple) = multiple else {
             (self.debt, self.then) = (0.0, None);
@@ -313,12 +312,12 @@ impl Pacer {
         wait as u64
     }
 
-    /// A write takes so many sectors.
+    /// Notes that a write consumes this many sectors.
     pub fn take(&mut self, sectors: u64) {
         self.debt += sectors as f64;
     }
 
-    /// Averages over time; at first over all there was.
+    /// Averages the speed over time; at first over the whole time so far.
     fn measure(&mut self, now: u64) {
         let Some(since) = self.since.filter(|since| now > *since) else {
             return;

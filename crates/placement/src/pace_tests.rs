@@ -23,7 +23,7 @@ fn seen(free: u64) -> Observed {
 
 #[test]
 fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gains() {
-    // A thirty-second of the spare room above the reserve, and a third of the way to it from below.
+    // Pacing begins at a thirty-second of the spare space above the reserve, and the level to keep is a third of that.
     assert_eq!(room(2000).multiple(), None);
     assert!(room(1999).multiple().unwrap() > 3.0);
     assert!((room(1333).multiple().unwrap() - 1.0).abs() < 0.01);
@@ -33,7 +33,7 @@ fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gai
     assert!(multiples.windows(2).all(|pair| pair[0] <= pair[1]));
     let steps = multiples.windows(2).take(1900);
     assert!(steps.into_iter().all(|pair| pair[1] - pair[0] < 0.02));
-    // What is soon free is as good as free.
+    // Space that will be free soon is as good as free.
     let soon = Room {
         soon: 800,
         ..room(500)
@@ -45,7 +45,7 @@ fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gai
 fn cleaning_is_the_more_urgent_the_less_room_is_left() {
     assert_eq!(decide(&seen(1999)), Decision::Clean(Urgency::Urgent));
     assert_eq!(decide(&seen(2000)), Decision::Clean(Urgency::Background));
-    // A sixteenth of the spare room above the reserve, then a quarter.
+    // A sixteenth of the spare space above the reserve, then a quarter.
     assert_eq!(decide(&seen(2999)), Decision::Clean(Urgency::Background));
     assert!(matches!(decide(&seen(3000)), Decision::Wait(_)));
     let idle = Observed {
@@ -79,7 +79,7 @@ fn a_nearly_full_disk_does_not_ask_for_more_room_than_cleaning_can_make() {
             room: most,
             ..seen(0)
         };
-        // With all of the spare room free there is nothing left to be gained.
+        // If all spare space is free, nothing is left to gain.
         if spare >= 1000 {
             assert_eq!(decide(&full), Decision::Rest, "{spare}");
             assert_eq!(most.multiple(), None, "{spare}");
@@ -101,7 +101,7 @@ fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
     let mut pacer = Pacer::new(100.0);
     assert_eq!(pacer.rate(), 100.0);
     pacer.begin(0);
-    // Of segments of 1000 sectors, 800 are moved: 1800 sectors' work for 200.
+    // 800 sectors are moved out of segments of 1000: 1800 sectors of work for a gain of 200.
     pacer.begin_window(200, 800);
     pacer.did(900, 1_000_000_000);
     assert!((pacer.rate() - 100.0).abs() < 1e-9);
@@ -113,10 +113,10 @@ fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
     assert_eq!(pacer.soon(), 200);
     pacer.freed(200);
     assert_eq!(pacer.soon(), 0);
-    // The next yields 0.5: the mean counts, with the speed as it was.
+    // The next window yields 0.5. The mean is used, with the speed unchanged.
     pacer.begin_window(1000, 500);
     assert!((pacer.rate() - 900.0 * (1.0 / 9.0 + 0.5) / 2.0).abs() < 1e-9);
-    // While it pauses no time goes by.
+    // The time of a pause is not measured.
     pacer.pause();
     pacer.begin(90_000_000_000);
     pacer.did(900, 91_000_000_000);
@@ -125,7 +125,8 @@ fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
 
 #[test]
 fn the_assumed_rate_is_what_users_get_of_a_disk_that_cleans_beside_them() {
-    // Utilised to 0.9, segments are 0.807 utilised when cleaned: 10.4 sectors move for each of a user.
+    // At utilisation 0.9, segments have utilisation 0.807 when cleaned: 10.4 sectors are transferred for each client
+    // sector.
     assert!((assumed_rate(100_000.0, 0.9) - 9_650.0).abs() < 100.0);
     assert_eq!(Pacer::new(assumed_rate(1000.0, 1.0)).rate(), RATE_UNKNOWN);
 }
@@ -144,7 +145,7 @@ fn writes_flow_evenly_at_the_multiple_of_the_rate() {
         }
     }
     assert!((4990..5020).contains(&written), "{written}");
-    // Nothing is waited for later once nobody is paced.
+    // Waiting leaves no debt after pacing has ended.
     assert_eq!(pacer.wait(8, None, now), 0);
     assert_eq!(pacer.wait(8, Some(1.0), now), 0);
 }
@@ -157,7 +158,7 @@ fn a_large_write_waits_for_itself_and_not_the_small_one_behind_it() {
     assert_eq!(pacer.wait(5000, Some(1.0), wait), 0);
     pacer.take(5000);
     assert_eq!(pacer.wait(8, Some(1.0), wait), 200_000_000);
-    // One that gave up leaves nothing to others.
+    // A write that was abandoned leaves no allowance to others.
     let mut pacer = Pacer::new(1000.0);
     pacer.wait(5000, Some(1.0), 0);
     pacer.wait(5000, Some(1.0), 4_000_000_000);
@@ -165,15 +166,15 @@ fn a_large_write_waits_for_itself_and_not_the_small_one_behind_it() {
     assert!(pacer.debt >= -10.0);
 }
 
-/// A disk that moves so many sectors a second, shared by users who would write without end and a cleaner
-/// who moves segments that are `u` utilised, a window of `segments` at a time.
+/// A disk that transfers `speed` sectors a second. Clients write continuously, and a cleaner moves segments of
+/// utilisation `u`, a window of `segments` at a time.
 struct Disk {
     speed: f64,
     u: f64,
     segments: f64,
 }
 
-/// What came of it: sectors written by users in each tenth of a second.
+/// Returns the sectors written by clients in each tenth of a second.
 fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
     const SEGMENT: f64 = 2048.0;
     const STEP: u64 = 1_000_000;
@@ -206,7 +207,7 @@ fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
             pacer.begin_window(gain as u64, moved as u64);
             work = Some(gain + 2.0 * moved);
         }
-        // Urgent cleaning takes all that it can get; otherwise a quarter.
+        // Urgent cleaning uses all the bandwidth that it can get, otherwise a quarter.
         let mut cleaning = 0.0;
         if work.is_some() {
             cleaning = if urgent { 0.5 * share } else { 0.25 * share };
@@ -250,7 +251,7 @@ fn writers_meet_the_cleaning_before_room_runs_out_and_never_stand_still() {
         assert!(mean > 0.9 * best, "{u}: {mean} of {best}");
         let least = written.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(least > 0.25 * best, "{u}: {least} of {best}");
-        // No cliff: from full speed to the pace of cleaning takes seconds, not one step.
+        // The change from full speed to the pace of cleaning takes seconds, not one step.
         let falls = written[1..].windows(2).map(|pair| pair[1] / pair[0]);
         let worst = falls.fold(1.0, f64::min);
         assert!(worst > 0.3, "{u}: {worst}");

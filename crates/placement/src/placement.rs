@@ -1,26 +1,26 @@
-//! Where data is placed: which of the open streams a write is appended to, or whether it goes in place.
+//! Placement of data: choice of the open stream to which a write is appended, or of a write in place.
 //!
-//! A policy decides and does nothing: it is told what is written, what cleaning finds and which segments
-//! were collected, and answers with a stream. Its memory is bounded by an option, whatever the size of the
-//! space; what has to survive a restart fits into [`SAVED_MAX`] bytes, and a restart without them, or with
-//! anything else, only begins to learn anew.
+//! A policy only decides. It learns about writes, moved data and collected segments, and answers with a stream. An
+//! option limits its memory, regardless of the size of the volume. The state that must survive a restart fits into
+//! [`SAVED_MAX`] bytes. After a restart without valid saved state, the policy only starts to learn again.
 //!
-//! | policy | users' writes | moved data | after |
+//! | policy | client writes | moved data | source |
 //! |---|---|---|---|
-//! | `lfs` | one stream | one, oldest first | Rosenblum and Ousterhout, TOCS 1992 |
-//! | `wolf` | by how often a page is written | one, oldest first | Wang and Hu, FAST 2002 |
+//! | `lfs` | one stream | one stream, oldest first | Rosenblum and Ousterhout, TOCS 1992 |
+//! | `wolf` | by write frequency of the page | one stream, oldest first | Wang and Hu, FAST 2002 |
 //! | `hylog` | hot pages logged, cold ones in place | hot ones logged, cold ones into holes | Wang, Zhao and Bunt, FAST 2004 |
-//! | `sepbit` | by how long lived what they overwrite | by the class they come from, and by age | Wang et al., FAST 2022 |
+//! | `sepbit` | by lifetime of the overwritten data | by former class, and by age | Wang et al., FAST 2022 |
 //! | `hylog+sepbit` | as `hylog`, hot ones as `sepbit` | as `hylog`, hot ones as `sepbit` | |
 //! | `overwrite` | in place | one stream | |
 //!
-//! Whatever is to go in place or into a hole names a stream, too: for what has no place yet, or must not be
-//! overwritten (a part of an atomic batch, or on a medium that cannot), and for when no hole is left.
+//! Data to be written in place or into a hole has a stream, too. The stream is used for data without a place, and if no
+//! hole is left. It is also used for data that must not be overwritten: a part of an atomic batch, or data on a device
+//! that cannot overwrite.
 //!
-//! - `placement/auto.rs`: which policy is expected to cost least on a device, and why.
-//! - `placement/profile.rs`: how users' writes are distributed over the pages, learnt whatever the policy.
-//! - `placement/tuner.rs`: when a volume in use should change its policy.
-//! - `placement/heat.rs`: HyLog's separation of hot pages from cold ones, over `placement/counts.rs`.
+//! - `placement/auto.rs`: the policy with the lowest expected cost on a device, and the reason.
+//! - `placement/profile.rs`: distribution of client writes over the pages, learnt under any policy.
+//! - `placement/tuner.rs`: change of the policy of a volume in use.
+//! - `placement/heat.rs`: HyLog's separation of hot and cold pages, based on `placement/counts.rs`.
 //! - `placement/saved.rs`: the bytes that survive a restart.
 
 mod auto;
@@ -49,214 +49,213 @@ pub use auto::{Chosen, Known, Medium, choose, choose_by_all};
 pub use profile::{Profile, Profiled};
 pub use tuner::{Done, Look, Tuner, Tuning};
 
-/// The most bytes that [`Placement::save`] returns.
+/// Maximum number of bytes that [`Placement::save`] returns.
 pub const SAVED_MAX: usize = 2048;
 
-/// One of the streams that segments are filled from.
+/// A stream from which segments are filled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
-    /// Of what users write, by number.
+    /// Stream of client writes, by number.
     User(u8),
-    /// Of what cleaning moves, by number.
+    /// Stream of data moved by cleaning, by number.
     Moved(u8),
 }
 
-/// Something that a user writes: a run of sectors.
+/// A client write: an extent of sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserWrite {
-    /// Its first sector.
+    /// First sector.
     pub at: Sector,
-    /// How many, at least one.
+    /// Number of sectors, at least one.
     pub sectors: u32,
-    /// The write clock before it.
+    /// Write clock before this write.
     pub now: WriteClock,
-    /// Nanoseconds by the wall clock since some beginning, for what the paper tells by that.
+    /// Wall-clock time in nanoseconds since any start, for policies that use it in their paper.
     pub nanos: u64,
-    /// What it overwrites; nothing if its first sector is not mapped.
+    /// Overwritten data. `None` if the first sector is not mapped.
     pub overwrites: Option<Overwritten>,
 }
 
-/// What a write overwrites: of a run, what lies at its first sector.
+/// Data that a write overwrites. For an extent, the data at its first sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overwritten {
-    /// When that was written by a user: exactly, or where that is not known, when its segment was opened.
+    /// Time of the client write of this data: exact, or the opening time of its segment if the exact time is unknown.
     pub born: WriteClock,
-    /// The stream of the segment that it lies in.
+    /// Stream of the segment that contains the data.
     pub stream: Stream,
 }
 
-/// Where what a user writes goes.
+/// Place of a client write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserPlace {
-    /// To the end of this of the users' streams.
+    /// Append to this client stream.
     Append(u8),
-    /// Where its sectors lie; or, where that cannot be, to the end of this of the users' streams.
+    /// Write in place, or append to this client stream if that is impossible.
     InPlace(u8),
 }
 
 /// Live data that cleaning found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MovedPiece {
-    /// Its first sector.
+    /// First sector.
     pub at: Sector,
-    /// How many, at least one.
+    /// Number of sectors, at least one.
     pub sectors: u32,
-    /// The write clock now.
+    /// Current write clock.
     pub now: WriteClock,
-    /// When a user wrote it: exactly, or when its segment was opened. Moving does not change it.
+    /// Time of the client write of this data: exact, or the opening time of its segment. Moving does not change it.
     pub born: WriteClock,
-    /// The stream of the segment that it lies in.
+    /// Stream of the segment that contains the data.
     pub stream: Stream,
-    /// Sectors that users wrote since that segment was closed.
+    /// Sectors that clients wrote since that segment was closed.
     pub segment_age: u64,
 }
 
-/// Where what cleaning moves goes.
+/// Place of moved data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MovedPlace {
-    /// To the end of this of the streams of moved data.
+    /// Append to this stream of moved data.
     Append(u8),
-    /// Into a hole of another segment; or, if there is none that fits, to the end of this stream.
+    /// Write into a hole of another segment, or append to this stream if no hole fits.
     Plug(u8),
 }
 
-/// An answer, and for how many sectors from the beginning of the run, at least one: the policy is asked
-/// again for the others.
+/// An answer of the policy for the first `sectors` sectors of an extent. The caller asks again for the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed<P> {
-    /// Where they go.
+    /// Place of these sectors.
     pub place: P,
-    /// How many.
+    /// Number of sectors, at least one.
     pub sectors: u32,
 }
 
-/// A segment that was collected: all of it that was live is moved.
+/// A collected segment: all its live data was moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collected {
-    /// The stream that filled it.
+    /// Stream that filled the segment.
     pub stream: Stream,
-    /// When its first data was appended.
+    /// Time of the first append.
     pub opened: WriteClock,
-    /// When its last was.
+    /// Time of the last append.
     pub closed: WriteClock,
-    /// When it was collected.
+    /// Time of the collection.
     pub now: WriteClock,
-    /// Sectors that were live then.
+    /// Live sectors at the time of the collection.
     pub live: u32,
-    /// Sectors that it has for data.
+    /// Capacity for data, in sectors.
     pub capacity: u32,
 }
 
-/// How full the medium is.
+/// Fill level of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fill {
-    /// Sectors that are live.
+    /// Live sectors.
     pub live: u64,
-    /// Sectors that there are for data, without what is kept for cleaning.
+    /// Capacity for data, in sectors, without the space reserved for cleaning.
     pub capacity: u64,
 }
 
 impl Fill {
-    /// The utilisation d, from 0 to 1.
+    /// Returns the utilisation d, from 0 to 1.
     pub fn utilisation(&self) -> f64 {
         (self.live as f64 / self.capacity.max(1) as f64).min(1.0)
     }
 }
 
-/// In which order the live data of a few segments is appended to a stream.
+/// Order in which the live data of several segments is appended to a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Oldest first, so that what is of one age comes together (*age sort*; Rosenblum and Ousterhout,
-    /// section 3.4).
+    /// Oldest first, so that data of the same age comes together (*age sort*; Rosenblum and Ousterhout, section 3.4).
     Age,
-    /// As it lies in the segments.
+    /// In the order of the segments.
     AsFound,
 }
 
-/// What a policy needs of the engine.
+/// Requirements of a policy on the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
-    /// Streams for what users write, at least one.
+    /// Number of streams for client writes, at least one.
     pub user: u8,
-    /// Streams for what cleaning moves, at least one.
+    /// Number of streams for moved data, at least one.
     pub moved: u8,
-    /// True if it would write in place, or plug holes.
+    /// True if the policy writes in place or plugs holes.
     pub in_place: bool,
-    /// How moved data is to be ordered within a stream.
+    /// Order of moved data within a stream.
     pub order: Order,
 }
 
-/// Something that a policy says of itself, for the status.
+/// A property of a policy, for the status output.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fact {
-    /// A short name: `hot share`.
+    /// Short name, such as `hot share`.
     pub name: &'static str,
-    /// How much.
+    /// Numeric value.
     pub value: f64,
-    /// Of what: `of pages`, `sectors`.
+    /// Unit, such as `of pages` or `sectors`.
     pub unit: &'static str,
 }
 
-/// A policy of placement. Its answers follow from what it was told, in order.
+/// A placement policy. Its answers depend only on the sequence of calls.
 pub trait Placement: fmt::Debug {
-    /// Which of them it is.
+    /// Returns the kind of the policy.
     fn kind(&self) -> Kind;
 
-    /// What it needs; the same as long as it lives.
+    /// Returns the requirements of the policy, which never change.
     fn needs(&self) -> Needs;
 
-    /// Where to write what a user writes. The write counts as done, as far as the answer goes.
+    /// Returns the place of a client write, and counts the sectors of the answer as written.
     fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace>;
 
-    /// Where to write what cleaning moves.
+    /// Returns the place of data that cleaning moves.
     fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace>;
 
-    /// How segments to clean are to be chosen, for now.
+    /// Returns the current method for choosing the segments to clean.
     fn selection(&self) -> Selection {
         Selection::default()
     }
 
-    /// A segment was collected.
+    /// Notes a collected segment.
     fn collected(&mut self, _segment: &Collected) {}
 
-    /// The medium is so full now. To be told at first, and whenever it changes by a hundredth or so.
+    /// Notes the fill level of the device. The caller must call this at the start, and after changes of about a
+    /// hundredth.
     fn filled(&mut self, _fill: Fill) {}
 
-    /// What it says of itself.
+    /// Returns properties for the status output.
     fn describe(&self) -> Vec<Fact> {
         Vec::new()
     }
 
-    /// What is worth to be known after a restart: at most [`SAVED_MAX`] bytes.
+    /// Returns the state that should survive a restart: at most [`SAVED_MAX`] bytes.
     fn save(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes up what [`Placement::save`] returned. Anything else changes nothing: false then.
+    /// Restores the state that [`Placement::save`] returned. Returns false for other bytes, and changes nothing then.
     fn restore(&mut self, _bytes: &[u8]) -> bool {
         false
     }
 }
 
-/// The policies.
+/// Kinds of policies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// One log.
+    /// A single log.
     Lfs,
-    /// A log for active pages and one for inactive ones.
+    /// A log for active pages and a log for inactive ones.
     Wolf,
-    /// A log for hot pages; cold ones are overwritten.
+    /// A log for hot pages; cold pages are overwritten.
     HyLog,
     /// Logs by expected lifetime.
     SepBit,
-    /// HyLog, whose log is divided by expected lifetime.
+    /// HyLog with a log divided by expected lifetime.
     HyLogSepBit,
-    /// No log at all.
+    /// No log.
     Overwrite,
 }
 
 impl Kind {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Kind; 6] = [
         Kind::Lfs,
         Kind::Wolf,
@@ -266,7 +265,7 @@ impl Kind {
         Kind::Overwrite,
     ];
 
-    /// The name that users know it by.
+    /// Returns the name on the command line and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Lfs => "lfs",
@@ -278,7 +277,7 @@ impl Kind {
         }
     }
 
-    /// The number that it has on a medium; never 0.
+    /// Returns the number on the device; never 0.
     pub fn code(self) -> u8 {
         match self {
             Kind::Lfs => 1,
@@ -290,17 +289,17 @@ impl Kind {
         }
     }
 
-    /// The policy that has this number.
+    /// Returns the policy with this number.
     pub fn from_code(code: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// True if it writes in place, which not every medium can.
+    /// Returns true if the policy writes in place, which some devices cannot do.
     pub fn in_place(self) -> bool {
         matches!(self, Kind::HyLog | Kind::HyLogSepBit | Kind::Overwrite)
     }
 
-    /// Such a policy.
+    /// Creates a policy of this kind.
     pub fn build(self, options: &Options) -> Box<dyn Placement> {
         match self {
             Kind::Lfs => Box::new(lfs::Lfs),
@@ -322,7 +321,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A name that no policy has.
+/// Error: the name belongs to no policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no placement `{0}`: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite")]
 pub struct UnknownKind(String);
@@ -337,29 +336,29 @@ impl FromStr for Kind {
     }
 }
 
-/// What policies are made for. What one does not ask for does not matter to it.
+/// Options of policies. Each policy ignores options that it does not need.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Sectors of the pages whose writes are counted (`wolf`, `hylog`): 8 KiB unless told, rounded to a
-    /// power of two from 4 to 64 KiB.
+    /// Sectors of the pages whose writes are counted (`wolf`, `hylog`): 8 KiB by default, rounded to a power of two
+    /// from 4 to 64 KiB.
     pub page_sectors: u32,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// The disk, for what it costs to write in place (`hylog`).
+    /// The disk, for the cost of writes in place (`hylog`).
     pub disk: Disk,
-    /// Bytes that counts may take (`wolf`, `hylog`), at least 64 KiB: 4 MiB unless told, which is enough
-    /// to tell a million pages apart (`wolf`: a quarter of that). A sample of `hylog`'s comes on top, of
-    /// less than 128 KiB; the others remember next to nothing.
+    /// Memory for counts in bytes (`wolf`, `hylog`), at least 64 KiB. The default of 4 MiB is enough to distinguish a
+    /// million pages (`wolf`: a quarter of them). `hylog` needs a sample of less than 128 KiB in addition. The other
+    /// policies need almost no memory.
     pub memory: usize,
-    /// Write buffers (`wolf`), 2 to 8: streams that pages are sorted into.
+    /// Write buffers (`wolf`), 2 to 8: streams into which pages are sorted.
     pub buffers: u8,
-    /// Moved data is written into holes where that is asked for ([`MovedPlace::Plug`]); else only cleaning gets room
-    /// back that lies in holes between cold pages (`hylog`).
+    /// True if moved data is written into holes on request ([`MovedPlace::Plug`]). Otherwise only cleaning reclaims
+    /// holes between cold pages (`hylog`).
     pub plugs: bool,
 }
 
 impl Default for Options {
-    /// For a disk of 2003 and segments of a mebibyte, until it is told what it is made for.
+    /// Returns options for a disk of 2003 and segments of 1 MiB.
     fn default() -> Options {
         Options {
             page_sectors: 16,
@@ -375,12 +374,12 @@ impl Default for Options {
 impl Options {
     const MEMORY_MIN: usize = 64 << 10;
 
-    /// Sectors of a page, within bounds: a power of two from 8 to 128, whatever a volume's superblock says.
+    /// Returns the sectors of a page within bounds: a power of two from 8 to 128, even for an invalid superblock.
     pub fn page(&self) -> u32 {
         self.page_sectors.clamp(8, 128).next_power_of_two()
     }
 
-    /// Bytes for counts, within bounds.
+    /// Returns the memory for counts within bounds, in bytes.
     fn memory(&self) -> usize {
         self.memory.max(Options::MEMORY_MIN)
     }

@@ -60,11 +60,11 @@ fn one_log_takes_everything_and_a_plain_disk_nothing_that_has_a_place() {
     assert_eq!(lfs.needs().order, Order::Age);
 }
 
-/// ℓ of 1000: sixteen segments of class 0 lived for 1000 on average.
+/// Creates a policy with ℓ = 1000: sixteen segments of class 0 lived for 1000 on average.
 fn sepbit() -> Box<dyn Placement> {
     let mut sepbit = Kind::SepBit.build(&Options::default());
     for n in 0..16 {
-        // Others do not count.
+        // Segments of other classes do not affect ℓ.
         sepbit.collected(&collected(Stream::User(1), 0, 90_000));
         sepbit.collected(&collected(Stream::Moved(0), 0, 90_000));
         let lived = if n % 2 == 0 { 500 } else { 1500 };
@@ -88,7 +88,7 @@ fn sepbit_sorts_users_writes_by_the_lifetime_of_what_they_overwrite() {
     assert_eq!(class(Some(49_001)), UserPlace::Append(0));
     assert_eq!(class(Some(49_000)), UserPlace::Append(1));
     assert_eq!(class(None), UserPlace::Append(1));
-    // Born later than now: a clock that went back is no reason to fail.
+    // Data born later than now: a clock that went back must not cause a failure.
     assert_eq!(class(Some(60_000)), UserPlace::Append(0));
 }
 
@@ -131,14 +131,14 @@ fn wolf_sorts_pages_that_are_written_again_and_again_from_those_that_are_not() {
         };
         wolf.place_user(&write).place
     };
-    // Half of the writes to four pages, half to pages that are never written again.
+    // Half of the writes go to four pages, half to pages that are never written again.
     for n in 0..2000 {
         place(n % 4, 1_000_000_000);
         place(1000 + n, 1_000_000_000);
     }
     assert_eq!(place(2, 2_000_000_000), UserPlace::Append(0));
     assert_eq!(place(9999, 2_000_000_000), UserPlace::Append(1));
-    // Eleven minutes later, all counts begin anew.
+    // Eleven minutes later, all counts restart.
     assert_eq!(place(2, 662_000_000_000), UserPlace::Append(1));
 }
 
@@ -157,20 +157,20 @@ fn wolf_lets_references_count_for_longer_if_nine_tenths_are_equal_and_shorter_if
         wolf.place_user(&write(page * 16, 16, 0, None));
     }
     assert_eq!(bar_of(&*wolf), 1200.0);
-    // As many with counts from 1 to 16, and so one in sixteen equal.
+    // The same number of writes with counts from 1 to 16, so one in sixteen is equal.
     for page in 0..16 {
         (0..16).for_each(|_| _ = wolf.place_user(&write(page << 20, 16, 0, None)));
     }
     assert_eq!(bar_of(&*wolf), 600.0);
-    // Half once and half twice: as it was.
+    // Half of the counts 1, half of them 2: the limit is unchanged.
     for page in 0..128 {
         (0..2).for_each(|_| _ = wolf.place_user(&write((page + 999) << 20, 16, 0, None)));
     }
     assert_eq!(bar_of(&*wolf), 600.0);
 }
 
-/// A disk that is 98 % full, of which a fifth of the pages gets four fifths of the writes, and where twenty pages are
-/// moved for each that is written as long as all is logged.
+/// Creates a policy after writes to a disk that is 98 % full. A fifth of the pages receives four fifths of the writes.
+/// While everything is logged, twenty pages are moved for each page written.
 fn warm(kind: Kind) -> Box<dyn Placement> {
     let (pages, rng) = (10_000, forebay_rng::Rng::new(7));
     let mut policy = kind.build(&Options::default());
@@ -281,7 +281,7 @@ fn what_is_saved_is_small_and_restores_what_matters() {
         let mut new = kind.build(&Options::default());
         assert_eq!(new.restore(&bytes), !bytes.is_empty(), "{kind}");
         assert_eq!(new.save(), bytes, "{kind}");
-        // Of another policy it takes nothing.
+        // A policy does not accept the state of another one.
         for other in Kind::ALL.into_iter().filter(|other| *other != kind) {
             let mut policy = other.build(&Options::default());
             let before = policy.save();

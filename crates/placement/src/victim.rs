@@ -1,12 +1,12 @@
-//! Which segments to clean: greedy, or by cost and benefit; and whether to clean at all or to plug holes.
+//! Choice of the segments to clean, greedy or by cost and benefit, and the choice between cleaning and plugging holes.
 //!
-//! The index knows every closed segment that may be cleaned, by how full it is. It is told of each change
-//! (`changed`), so that to choose does not mean to look at all. Segments are sorted into [`BUCKETS`] equal
-//! steps of utilisation, and within a step by age, then by number: what differs by less than a step counts
-//! as equal. A segment of which everything is live gains nothing and is never chosen.
+//! The index contains every closed segment that may be cleaned, by utilisation. Callers report each change (`changed`),
+//! so a choice need not examine all segments. Segments are sorted into [`BUCKETS`] equal steps of utilisation, and
+//! within a step by age, then by number. Segments in one step are treated as equally utilised. A completely live
+//! segment gains nothing and is never chosen.
 //!
-//! Told of a change, it takes O(log n), and mostly nothing, as few changes lead to another step; asked for
-//! k victims, O(`BUCKETS` + k log n).
+//! A change takes O(log n), and usually no time, since few changes lead to another step. A choice of k victims takes
+//! O(`BUCKETS` + k log n).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap};
@@ -15,31 +15,31 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::clock::WriteClock;
 use crate::cost::{cleaning_cost, hole_plugging_cost};
 
-/// Steps of utilisation that are told apart: 0.2 % each.
+/// Number of distinguished steps of utilisation: 0.2 % each.
 pub const BUCKETS: u64 = 512;
 
-/// What is known of a closed segment.
+/// A closed segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed {
-    /// Sectors that it has for data.
+    /// Capacity for data, in sectors.
     pub capacity: u32,
-    /// Sectors of them that are live.
+    /// Live sectors.
     pub live: u32,
-    /// When its last data was appended, from when its age counts.
+    /// Time of the last append, from which the segment's age is measured.
     ///
-    /// Rosenblum and Ousterhout (TOCS 1992, section 3.6) count from when the youngest of its data was
-    /// written. What cleaning has moved is then old at once, and cleaned again although nothing more of it
-    /// died: simulated, that costs more for every distribution of accesses, and most with several streams.
+    /// Rosenblum and Ousterhout (TOCS 1992, section 3.6) measure age from the write of the youngest data. A segment of
+    /// moved data is then old at once, and is cleaned again although no more of its data died. In simulations this
+    /// costs more for every distribution of accesses, and most with several streams.
     pub closed: WriteClock,
 }
 
-/// How to choose.
+/// Method of choosing segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Selection {
-    /// The emptiest first.
+    /// Emptiest segments first.
     Greedy,
-    /// Those with the most of (1−u)·age/(1+u) first: free room, for the longer the older it is, by what
-    /// it costs to read a segment and write what is live (Rosenblum and Ousterhout, section 3.5).
+    /// Segments with the highest (1−u)·age/(1+u) first: the free space, weighed by its age, relative to the cost of
+    /// reading a segment and writing its live data (Rosenblum and Ousterhout, section 3.5).
     #[default]
     CostBenefit,
 }
@@ -47,20 +47,20 @@ pub enum Selection {
 /// A segment to clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
-    /// Sectors to be moved.
+    /// Sectors that must be moved.
     pub live: u32,
     /// Sectors gained, at least one.
     pub gain: u32,
 }
 
-/// The closed segments, by how full they are.
+/// Closed segments, by utilisation.
 #[derive(Clone, Debug)]
 pub struct Victims {
-    /// By number; a capacity of 0 says that it may not be cleaned.
+    /// Segments by number. A capacity of 0 means that the segment may not be cleaned.
     segments: Vec<Closed>,
-    /// Those that are not full, by the step of their utilisation.
+    /// Segments that are not full, by their step of utilisation.
     buckets: Vec<BTreeSet<(WriteClock, u32)>>,
     full: u32,
     reclaimable: u64,
@@ -88,13 +88,13 @@ impl Closed {
         self.capacity - self.live
     }
 
-    /// The step that it is in; nothing if it is full.
+    /// Returns the step of the segment. `None` if the segment is full.
     fn bucket(&self) -> Option<usize> {
         let step = u64::from(self.live) * BUCKETS / u64::from(self.capacity);
         (self.live < self.capacity).then_some(step as usize)
     }
 
-    /// (1−u)·age/(1+u).
+    /// Returns (1−u)·age/(1+u).
     fn benefit(&self, now: WriteClock) -> f64 {
         let worth = f64::from(self.gain()) * now.since(self.closed) as f64;
         worth / (f64::from(self.capacity) + f64::from(self.live))
@@ -102,12 +102,12 @@ impl Closed {
 }
 
 impl Victims {
-    /// No segment that may be cleaned.
+    /// Creates an index without segments.
     pub fn new() -> Victims {
         Victims::default()
     }
 
-    /// `segment` is closed, and may be cleaned from now on.
+    /// Notes that `segment` is closed and may be cleaned.
     pub fn add(&mut self, segment: u32, closed: Closed) {
         self.remove(segment);
         let at = segment as usize;
@@ -119,7 +119,7 @@ impl Victims {
         self.enter(segment);
     }
 
-    /// `segment` may not be cleaned any more: it is being cleaned, or free. Tells what was known of it.
+    /// Notes that `segment` may not be cleaned any more: it is being cleaned, or free. Returns its entry.
     pub fn remove(&mut self, segment: u32) -> Option<Closed> {
         let closed = self.get(segment)?;
         self.leave(segment);
@@ -127,7 +127,7 @@ impl Victims {
         Some(closed)
     }
 
-    /// So many sectors of `segment` are live now. Nothing happens if it may not be cleaned.
+    /// Notes the number of live sectors of `segment`. Does nothing if the segment may not be cleaned.
     pub fn changed(&mut self, segment: u32, live: u32) {
         let Some(before) = self.get(segment) else {
             return;
@@ -145,18 +145,19 @@ impl Victims {
         self.enter(segment);
     }
 
-    /// What is known of `segment`, if it may be cleaned.
+    /// Returns the entry of `segment`, if it may be cleaned.
     pub fn get(&self, segment: u32) -> Option<Closed> {
         let closed = self.segments.get(segment as usize)?;
         (closed.capacity > 0).then_some(*closed)
     }
 
-    /// Sectors that cleaning all of them would gain.
+    /// Returns the sectors that cleaning all segments would gain.
     pub fn reclaimable(&self) -> u64 {
         self.reclaimable
     }
 
-    /// How many segments are utilised to how many tenths: the first of less than one, the eleventh full.
+    /// Returns the number of segments by tenths of utilisation: the first entry is below one tenth, the eleventh is
+    /// full.
     pub fn histogram(&self) -> [u32; 11] {
         let mut tenths = [0; 11];
         for (step, bucket) in self.buckets.iter().enumerate() {
@@ -166,8 +167,8 @@ impl Victims {
         tenths
     }
 
-    /// Victims, best first, until they gain `wanted` sectors or there are `most` of them. Only segments that
-    /// gain at least `least` sectors, so that old ones with little garbage do not hide those that gain much.
+    /// Returns victims, best first, until they gain `wanted` sectors or their number is `most`. Excludes segments that
+    /// gain fewer than `least` sectors, so that old segments with little garbage do not hide those with a large gain.
     pub fn choose(
         &self,
         selection: Selection,
@@ -191,8 +192,8 @@ impl Victims {
         }
     }
 
-    /// The steps of utilisation that may hold a segment that gains `least` sectors: an upper bound, found at the oldest
-    /// segment of each step.
+    /// Returns the number of steps that may contain a segment with a gain of `least` sectors: an upper bound, derived
+    /// from the oldest segment of each step.
     fn steps_that_gain(&self, least: u32) -> usize {
         let may_gain = |step: usize, bucket: &BTreeSet<(WriteClock, u32)>| {
             let (_, first) = bucket.first()?;
@@ -207,11 +208,12 @@ impl Victims {
             .unwrap_or(BUCKETS as usize)
     }
 
-    /// Segments with holes, those first that are least likely to be cleaned soon: with the most of u·age.
+    /// Returns segments with holes, in the order of decreasing u·age: segments that will probably not be cleaned soon
+    /// come first.
     ///
-    /// Not the fullest, as in Matthews et al. (SOSP 1997, section 4): of a log whose pages are hot the
-    /// newest segments are, and what is plugged there is soon found again. Plugging leaves a segment as old
-    /// as it was.
+    /// The order is not that of Matthews et al. (SOSP 1997, section 4), the fullest first. In a log of hot pages the
+    /// newest segments are the fullest, and cleaning would soon find the plugged data there again. Plugging does not
+    /// change the age of a segment.
     pub fn holed(&self, now: WriteClock) -> impl Iterator<Item = u32> {
         let worth = move |closed: &Closed| f64::from(closed.live) * now.since(closed.closed) as f64;
         self.ranked(BUCKETS as usize, worth)
@@ -235,8 +237,8 @@ impl Victims {
         victims
     }
 
-    /// Those with the highest `worth` first. Of each step the oldest must be worth most; so the best of all
-    /// is one of those.
+    /// Returns segments by decreasing `worth`. In each step the oldest segment must have the highest worth, so the best
+    /// segment of all is the oldest of its step.
     fn ranked(&self, steps: usize, worth: impl Fn(&Closed) -> f64) -> impl Iterator<Item = u32> {
         let ranked = move |step: usize, &(since, segment): &(WriteClock, u32)| Ranked {
             worth: worth(&self.segments[segment as usize]),
@@ -278,7 +280,7 @@ impl Victims {
     }
 }
 
-/// A candidate, the more the better; of equal ones the older, then the lower number.
+/// A candidate, ordered by worth. Of equal candidates the older is better, then the lower number.
 struct Ranked {
     worth: f64,
     first: Reverse<(WriteClock, u32)>,
@@ -306,18 +308,18 @@ impl PartialEq for Ranked {
 
 impl Eq for Ranked {}
 
-/// How to make room out of victims.
+/// Method of gaining free space from victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// Append what is live to the log.
+    /// Append the live data to the log.
     Clean,
-    /// Write it into holes of other segments, page by page.
+    /// Write the live data into holes of other segments, page by page.
     Plug,
 }
 
-/// The cheaper method for `victims` by what each costs for the room that it makes (Matthews et al.,
-/// section 4): 2/(1−u) or 2 + uE segment I/Os. `holes` are the sectors that are free within other
-/// segments; without enough of them there is nothing to plug. `efficiency` is E (see [`crate::cost`]).
+/// Returns the cheaper method for `victims`, by cost per gained space (Matthews et al., section 4): 2/(1−u) or 2 + uE
+/// segment I/Os. `holes` are the free sectors within other segments; with too few of them plugging is impossible.
+/// `efficiency` is E (see [`crate::cost`]).
 pub fn method(victims: &[Victim], holes: u64, efficiency: f64) -> Method {
     let sum = |part: fn(&Victim) -> u32| victims.iter().map(|v| u64::from(part(v))).sum::<u64>();
     let (live, gain) = (sum(|victim| victim.live), sum(|victim| victim.gain));

@@ -114,7 +114,7 @@ fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
             }
         }
         let now = WriteClock(round);
-        // Capacity and steps are as many, so nothing is rounded.
+        // The capacity equals the number of steps, so no value is rounded.
         let mut greedy: Vec<_> = model.iter().filter(|(_, c)| c.gain() > 0).collect();
         greedy.sort_by_key(|(number, c)| (c.live, c.closed, **number));
         let expected: Vec<u32> = greedy.iter().map(|(number, _)| **number).collect();

@@ -1,27 +1,26 @@
-//! How worn segments are: which free one to take, and when to move what lies still.
+//! Wear of segments: choice of the next free segment, and of static data to move.
 //!
-//! A segment's count says how often it was erased, or begun anew. The free segment that is least worn is
-//! taken first. That alone leaves those unworn in which data never changes: so once the counts differ by
-//! more than a bound, the contents of the least worn segment are to move elsewhere (*static wear levelling*; Chang,
-//! Hsieh and Kuo, "Endurance enhancement of flash-memory storage systems", DAC 2007). Not more often than once
-//! in so many erases, which bounds what it costs.
+//! The count of a segment is its number of erases or reuses. The least worn free segment is used first. But segments
+//! with data that never changes would stay unworn. So if the counts differ by more than a bound, the contents of the
+//! least worn segment are moved elsewhere (*static wear levelling*; Chang, Hsieh and Kuo, "Endurance enhancement of
+//! flash-memory storage systems", DAC 2007). A minimum number of erases between such moves limits their cost.
 //!
-//! They move to whatever is filled next, not to the most worn free segment, as in that paper: segments are used in
-//! an order that is settled before. What lies still is moved a little more often for that.
+//! The data moves to the segment that is filled next, not to the most worn free segment as in that paper, since the
+//! order of segments is decided before. So static data is moved a little more often.
 
 use std::collections::BTreeSet;
 
 /// Options of wear levelling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Levelling {
-    /// The counts of the most and the least worn segment may differ by this.
+    /// Maximum difference between the counts of the most and the least worn segment.
     pub bound: u32,
-    /// So many erases lie between two segments moved for wear.
+    /// Number of erases between two segments moved because of wear.
     pub every: u32,
 }
 
 impl Levelling {
-    /// Nothing moves for wear.
+    /// Options that disable wear levelling.
     pub const NEVER: Levelling = Levelling {
         bound: u32::MAX,
         every: u32::MAX,
@@ -29,8 +28,8 @@ impl Levelling {
 }
 
 impl Default for Levelling {
-    /// A difference of 64, and one erase in 32 for wear: write amplification by a thirty-second at most,
-    /// as long as counts differ too much.
+    /// Returns a difference of 64, and one erase in 32 for wear: this raises write amplification by at most 1/32 while
+    /// the counts differ too much.
     fn default() -> Levelling {
         Levelling {
             bound: 64,
@@ -39,11 +38,11 @@ impl Default for Levelling {
     }
 }
 
-/// Counts of erases, and which segments are free.
+/// Erase counts, and the set of free segments.
 #[derive(Clone, Debug)]
 pub struct Wear {
     counts: Vec<u32>,
-    /// By count, then number.
+    /// Free segments by count, then number.
     free: BTreeSet<(u32, u32)>,
     used: BTreeSet<(u32, u32)>,
     levelling: Levelling,
@@ -51,7 +50,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// Segments with these counts, none of them free.
+    /// Creates the state of segments with these counts, none of them free.
     pub fn new(counts: Vec<u32>, levelling: Levelling) -> Wear {
         let used = counts
             .iter()
@@ -66,7 +65,7 @@ impl Wear {
         }
     }
 
-    /// Adds segments that were never erased up to a number of `segments`, none of them free.
+    /// Adds segments with count 0, not free, until the number is `segments`.
     pub fn grow(&mut self, segments: usize) {
         let first = self.counts.len();
         self.counts.resize(segments.max(first), 0);
@@ -74,7 +73,7 @@ impl Wear {
         self.used.extend(new.map(|segment| (0, segment)));
     }
 
-    /// `segment` was erased or discarded once more.
+    /// Notes that `segment` was erased or discarded.
     pub fn erased(&mut self, segment: u32) {
         let Some(count) = self.counts.get_mut(segment as usize) else {
             return;
@@ -89,7 +88,7 @@ impl Wear {
         self.since = self.since.saturating_add(1);
     }
 
-    /// `segment` is free.
+    /// Notes that `segment` is free.
     pub fn freed(&mut self, segment: u32) {
         let Some(&count) = self.counts.get(segment as usize) else {
             return;
@@ -98,14 +97,14 @@ impl Wear {
         self.free.insert((count, segment));
     }
 
-    /// Takes the least worn free segment; nothing if there is none.
+    /// Takes the least worn free segment, if any.
     pub fn take(&mut self) -> Option<u32> {
         let taken = self.free.pop_first()?;
         self.used.insert(taken);
         Some(taken.1)
     }
 
-    /// Takes `segment`, as recovery does that finds data in it. False if it was not free.
+    /// Takes `segment`: recovery found data in it. Returns false if the segment was not free.
     pub fn take_this(&mut self, segment: u32) -> bool {
         let count = self.counts.get(segment as usize).copied();
         let Some(entry) = count.map(|count| (count, segment)) else {
@@ -116,17 +115,17 @@ impl Wear {
         was_free
     }
 
-    /// How many segments are free.
+    /// Returns the number of free segments.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The counts, by segment.
+    /// Returns the counts by segment.
     pub fn counts(&self) -> &[u32] {
         &self.counts
     }
 
-    /// The least and the highest count; none of no segments.
+    /// Returns the lowest and the highest count. `None` without segments.
     pub fn extremes(&self) -> Option<(u32, u32)> {
         let (free, used) = (&self.free, &self.used);
         let low = [free.first(), used.first()].into_iter().flatten().min()?;
@@ -134,8 +133,9 @@ impl Wear {
         Some((low.0, high.0))
     }
 
-    /// The segment whose contents are to be moved for wear now: the least worn that `may_move` allows (closed, and not being cleaned), if the counts differ by more than
-    /// the bound and the last such move is long enough ago.
+    /// Returns the segment whose contents must now be moved because of wear: the least worn one that `may_move` allows
+    /// (closed, and not being cleaned). `None` unless the counts differ by more than the bound and the last such move
+    /// was enough erases ago.
     pub fn to_move(&self, may_move: impl Fn(u32) -> bool) -> Option<u32> {
         let (_, high) = self.extremes()?;
         let limit = high.checked_sub(self.levelling.bound)?;
@@ -147,7 +147,7 @@ impl Wear {
         numbers.find(|&segment| may_move(segment))
     }
 
-    /// A segment is being moved for wear.
+    /// Notes that a segment is being moved because of wear.
     pub fn moving(&mut self) {
         self.since = 0;
     }
@@ -187,9 +187,9 @@ mod tests {
         assert_eq!(wear.extremes(), Some((1, 6)));
         assert_eq!(wear.to_move(|_| true), Some(1));
         assert_eq!(wear.to_move(|segment| segment != 1), Some(2));
-        // 3 differs by 3 only.
+        // The count of segment 3 differs by only 3.
         assert_eq!(wear.to_move(|segment| segment == 0), None);
-        // A free segment holds nothing to move.
+        // A free segment has no data to move.
         wear.freed(1);
         wear.freed(2);
         assert_eq!(wear.to_move(|_| true), None);
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(Wear::new(Vec::new(), levelling).extremes(), None);
     }
 
-    /// Three quarters of the segments hold data that never changes, and only the others are ever written.
+    /// Simulates static data in three quarters of the segments; only the other segments are written.
     fn worn_by_hot_data(levelling: Levelling) -> (u32, u64) {
         let (segments, rng) = (64, Rng::new(3));
         let mut wear = Wear::new(vec![0; segments as usize], levelling);

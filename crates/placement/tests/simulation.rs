@@ -1,6 +1,6 @@
-//! The policies in a simulated log, against the analytic model and against each other.
+//! The policies in a simulated log, compared with the analytic model and with each other.
 //!
-//! With `--nocapture` each test says what it found.
+//! With `--nocapture` each test prints its results.
 
 mod simulator;
 
@@ -13,14 +13,14 @@ use forebay_rng::Rng;
 use forebay_sim::trace::Format;
 use simulator::{Config, PAGE, Simulator, Tally};
 
-/// Which page is written next.
+/// Generator of the next page to write.
 enum Access {
     Uniform,
-    /// Four fifths of the writes to a fifth of the pages.
+    /// A fifth of the pages receives four fifths of the writes.
     Skewed,
-    /// Nine tenths to a tenth.
+    /// A tenth of the pages receives nine tenths of the writes.
     HotCold,
-    /// By rank, with this exponent, from the sums of the terms.
+    /// Zipf distribution by rank, with the partial sums of its terms.
     Zipf(Vec<f64>),
 }
 
@@ -34,7 +34,7 @@ impl Access {
         Access::Zipf(sums.collect())
     }
 
-    /// Ranks are scattered over the pages.
+    /// Returns a generator of pages. Ranks are scattered over the pages.
     fn pages(&self, pages: u32, seed: u64) -> impl FnMut() -> u32 {
         let rng = Rng::new(seed);
         let mut scattered: Vec<u32> = (0..pages).collect();
@@ -62,7 +62,8 @@ impl Access {
     }
 }
 
-/// Runs until the data was written `warm` times over, and measures while it is `measured` times.
+/// Runs until the data was overwritten `warm` times, then measures while it is overwritten `measured` times. Returns
+/// the measurement and the utilisation.
 fn steady(config: Config, access: &Access, warm: u64, measured: u64) -> (Tally, f64) {
     let data = config.data;
     let mut simulator = Simulator::new(config);
@@ -80,7 +81,7 @@ fn config(kind: Kind, selection: Selection, pages: u32, d: f64) -> Config {
 
 #[test]
 fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
-    // The simple formula is that of segments of very many pages.
+    // The simple formula applies to segments with very many pages.
     for (pages, bound) in [(64, 0.08), (256, 0.05)] {
         for d in [0.5, 0.7, 0.8, 0.9] {
             let config = config(Kind::Lfs, Selection::Greedy, pages, d);
@@ -131,29 +132,29 @@ fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
     }
 }
 
-/// E of 33 with segments of 64 pages: slower to position than the disk of 2003, whose segments hold 128.
+/// E of 33 with segments of 64 pages: slower positioning than the disk of 2003, whose segments hold 128 pages.
 const SLOW: Disk = Disk {
     positioning: 0.0083,
     ..Disk::OF_2003
 };
 
-/// In segment I/Os, in its steady state.
+/// Returns the cost in segment I/Os in the steady state.
 fn cost_of(kind: Kind, d: f64, access: &Access) -> f64 {
     let mut config = Config::new(kind, 1024, 64, d);
     config.options = Options {
         disk: SLOW,
         ..config.options
     };
-    // By way of the log, as the engine does it.
+    // Writes in place go through the log first, as in the engine.
     let in_place = 1.0 + SLOW.home_cost(8 << 10, 64 * (8 << 10));
     steady(config, access, 5, 2).0.cost(64, in_place)
 }
 
-/// What HyLog is compared with: the best of these, where HyLog is worst of all utilisations.
+/// Cost of the cheapest other policy divided by HyLog's cost, at the worst utilisation for HyLog.
 struct Compared {
     overwrite_and_lfs: f64,
     wolf_too: f64,
-    /// The same of HyLog with SepBIT's classes in its log.
+    /// Ratio for HyLog with SepBIT's classes in its log, compared with all three other policies.
     with_sepbit: f64,
 }
 
@@ -189,8 +190,8 @@ fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updat
     }
 }
 
-/// While all of it is logged, its log is a plain one, and WOLF's two streams gain where some pages are much
-/// hotter than others. With SepBIT's classes in its log, it gains as much.
+/// While HyLog logs everything, its log is a plain one, and WOLF's two streams gain if some pages are much hotter than
+/// others. With SepBIT's classes in its log, HyLog gains as much.
 #[test]
 fn for_zipfian_updates_hylog_needs_sepbits_classes_to_cost_hardly_more_than_wolf() {
     let full = [0.8, 0.9, 0.95, 0.98];
@@ -204,7 +205,7 @@ fn for_zipfian_updates_hylog_needs_sepbits_classes_to_cost_hardly_more_than_wolf
     assert!((0.85..0.95).contains(&worst.wolf_too), "{}", worst.wolf_too);
 }
 
-/// Where recordings by others are kept, if they are.
+/// Returns the path of a trace recorded by others, if the file exists.
 fn shared(file: &str) -> Option<std::path::PathBuf> {
     let from = std::env::var_os("FOREBAY_SHARED").map(std::path::PathBuf::from);
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -213,7 +214,7 @@ fn shared(file: &str) -> Option<std::path::PathBuf> {
     places.find(|path| path.exists())
 }
 
-/// The pages that a recorded system wrote, numbered in the order of addresses.
+/// Returns the pages that a recorded system wrote, numbered in the order of addresses.
 fn recorded(name: &str) -> Option<Vec<u32>> {
     let path = shared(&format!("data/traces/{name}"))?;
     let format = Format::of_name(name)?;

@@ -35,7 +35,7 @@ pub struct Superblock {
     pub generation: u64,
     /// Epoch of the records being written.
     pub epoch: Epoch,
-    /// From this segment on, records and summaries of earlier epochs are invalid.
+    /// From this segment on, records and summaries of earlier epochs are not valid.
     pub epoch_segment: SegmentSeq,
     /// Oldest segment still needed. Recovery starts there.
     pub tail: SegmentSeq,

@@ -1,7 +1,7 @@
 //! Predicts the head position of a rotating disk from the durations of single writes.
 //!
-//! When a write is done, the head is at its end. A record that begins directly there is missed, since the next command
-//! takes some time: it waits for a whole rotation. A record that begins a little further on is not missed. The
+//! When a write is done, the head is at its end. A record that begins exactly at its position is missed, since the next
+//! command takes some time: it waits for a whole rotation. A record that begins a little further on is not missed. The
 //! necessary distance depends on the disk's speed, and on the time that writers and drive need for the next write.
 //! (Trail uses the known geometry of a disk for this: T. Chiueh, *Trail: A Track-Based Logging Disk Architecture for
 //! Zero-Overhead Writes*, ICCD 1993; T. Chiueh and L. Huang, *Track-Based Disk Logging*, DSN 2002.) This module knows

@@ -120,7 +120,7 @@ impl Scanner<'_> {
         self.superblock.tail.plus(self.ring.segment_count)
     }
 
-    /// Returns every header of this epoch in a segment from byte `from` on, at any block.
+    /// Returns every header in a segment from byte `from` on that is of a valid epoch, at any block.
     fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
         let Superblock {
             volume,

@@ -16,7 +16,7 @@ pub(crate) struct Placing {
     policy: RefCell<Policy>,
     /// True if the last write had the device to itself and a writer waited for it.
     alone: Cell<bool>,
-    /// True if such a write is in flight.
+    /// True if a write that has the device to itself, with a writer waiting for it, is in flight.
     under_way: Cell<bool>,
     /// True if the policy wants an offset, so the superblock must record that offsets may exist.
     wanted: Cell<bool>,

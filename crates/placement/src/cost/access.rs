@@ -1,33 +1,33 @@
-//! Which share of the pages receives which share of the writes.
+//! Distribution of writes over pages.
 
-/// Pages that are written equally often.
+/// Pages with the same write frequency.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Class {
-    /// Their share of all pages that hold data.
+    /// Fraction of all pages that hold data.
     pub pages: f64,
-    /// The share of all writes that goes to them.
+    /// Fraction of all writes that these pages receive.
     pub writes: f64,
 }
 
 impl Class {
-    /// How often one of them is written, as a multiple of the mean over all pages.
+    /// Returns the write frequency of one of these pages, as a multiple of the mean over all pages.
     pub fn rate(&self) -> f64 {
         self.writes / self.pages
     }
 }
 
-/// A distribution of writes over pages: a few classes, hottest first, whose shares of pages and of writes
-/// each come to 1.
+/// A distribution of writes over pages: a few classes, hottest first. The fractions of pages and of writes each add up
+/// to 1.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Access(Vec<Class>);
 
-/// How many of the hottest pages of a Zipf distribution are a class each.
+/// Number of the hottest pages of a Zipf distribution that have a class each.
 const ZIPF_SINGLE: u64 = 16;
-/// How much larger, in percent, a class of the others is than the one before.
+/// Size of each further class relative to the pages before it, in percent.
 const ZIPF_GROWTH: u64 = 50;
 
 impl Access {
-    /// Every page equally often.
+    /// Returns the distribution with the same frequency for all pages.
     pub fn uniform() -> Access {
         Access(vec![Class {
             pages: 1.0,
@@ -35,12 +35,13 @@ impl Access {
         }])
     }
 
-    /// `writes` of the writes go to `pages` of the pages: 0.8 to 0.2, say.
+    /// Returns the distribution in which the fraction `pages` of the pages receives the fraction `writes` of the
+    /// writes, for example 0.2 and 0.8.
     pub fn skewed(writes: f64, pages: f64) -> Access {
         Access::of([(pages, writes), (1.0 - pages, 1.0 - writes)])
     }
 
-    /// The n-th page of `pages` is written in proportion to n^−`exponent`.
+    /// Returns the distribution in which the frequency of the n-th page of `pages` is proportional to n^−`exponent`.
     pub fn zipf(pages: u64, exponent: f64) -> Access {
         let (mut classes, mut first) = (Vec::new(), 1);
         while first <= pages {
@@ -55,9 +56,8 @@ impl Access {
         Access::of(classes)
     }
 
-    /// From numbers of pages and of the writes that went to them, in any unit and order. What is no
-    /// number, or negative, or writes without a page, does not count; if nothing is left, or no writes,
-    /// it is uniform.
+    /// Creates a distribution from numbers of pages and writes, in any unit and order. Ignores values that are not
+    /// finite or negative, and writes without a page. Returns the uniform distribution if no writes are left.
     pub fn of(counts: impl IntoIterator<Item = (f64, f64)>) -> Access {
         let sound = |value: f64| value.is_finite() && value >= 0.0;
         let counts = counts.into_iter();
@@ -79,12 +79,12 @@ impl Access {
         Access(classes)
     }
 
-    /// The classes, hottest first.
+    /// Returns the classes, hottest first.
     pub fn classes(&self) -> &[Class] {
         &self.0
     }
 
-    /// w(h): the share of the writes that goes to the hottest share `hot` of the pages.
+    /// Returns w(h): the fraction of the writes that the hottest fraction `hot` of the pages receives.
     pub fn received(&self, hot: f64) -> f64 {
         let mut left = hot.clamp(0.0, 1.0);
         let mut received = 0.0;
@@ -98,7 +98,7 @@ impl Access {
         received.min(1.0)
     }
 
-    /// The same of the hottest share `hot` of the pages alone. Uniform if that is none.
+    /// Returns the distribution over the hottest fraction `hot` of the pages alone. Uniform if `hot` is 0.
     pub fn hottest(&self, hot: f64) -> Access {
         let mut left = hot.clamp(0.0, 1.0);
         let mut taken = Vec::new();
@@ -111,8 +111,8 @@ impl Access {
     }
 }
 
-/// The sum of n^−s from `first` to before `end`: term by term where few, and else by the integral between
-/// the middles, whose relative error is below s(s+1)/(24·first²).
+/// Returns the sum of n^−s from `first` to before `end`. Small terms are added one by one. Otherwise the integral
+/// between the midpoints is used, with a relative error below s(s+1)/(24·first²).
 fn power_sum(first: u64, end: u64, exponent: f64) -> f64 {
     if first <= ZIPF_SINGLE {
         return (first..end).map(|n| (n as f64).powf(-exponent)).sum();

@@ -1,24 +1,24 @@
-//! HyLog: hot pages in a log, cold ones overwritten in place.
+//! HyLog: hot pages in a log, cold pages overwritten in place.
 
 use super::{Access, cleaning_cost, cleaning_utilisation};
 
-/// Hot shares that are tried besides the bounds of the classes: so many, evenly.
+/// Number of evenly spaced hot shares that are tried, besides the bounds of the classes.
 const TRIED: u32 = 64;
 
 /// A division of the pages into hot and cold.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hybrid {
-    /// h: the share of the pages that is logged, the hottest ones. At 0 all is overwritten; at 1 it is a
-    /// log as any other.
+    /// h: the fraction of the pages that is logged, the hottest ones. At 0 all pages are overwritten. At 1 all pages
+    /// are logged.
     pub share: f64,
-    /// w(h): the share of the writes that they receive.
+    /// w(h): the fraction of the writes that these pages receive.
     pub received: f64,
-    /// Segment I/Os for each segment's worth of pages that users write.
+    /// Cost in segment I/Os per segment's worth of pages that clients write.
     pub cost: f64,
 }
 
-/// How utilised the hot log is: all free space of the disk, which is utilised to `d`, is its own, so it
-/// is h·d/(h·d + 1 − d).
+/// Returns the utilisation of the hot log, h·d/(h·d + 1 − d): all free space of a disk with utilisation `d` belongs to
+/// the hot log.
 pub fn hot_log_utilisation(share: f64, d: f64) -> f64 {
     let (hot, free) = (share.clamp(0.0, 1.0) * d, (1.0 - d).max(0.0));
     match hot + free {
@@ -27,14 +27,14 @@ pub fn hot_log_utilisation(share: f64, d: f64) -> f64 {
     }
 }
 
-/// w(h)·2/(1 − u_h) + (1 − w(h))·E for a log of the hottest `share` of the pages, which receive
-/// `received` of the writes, evenly.
+/// Returns w(h)·2/(1 − u_h) + (1 − w(h))·E for a log of the hottest `share` of the pages, which receive `received` of
+/// the writes, evenly distributed.
 pub fn hybrid_cost(share: f64, received: f64, d: f64, efficiency: f64) -> f64 {
     let u = cleaning_utilisation(hot_log_utilisation(share, d));
     hybrid_cost_at(u, share, received, efficiency)
 }
 
-/// The same where the hot log is cleaned at utilisation `u`.
+/// Returns the cost of [`hybrid_cost`] if the hot log is cleaned at utilisation `u`.
 fn hybrid_cost_at(u: f64, share: f64, received: f64, efficiency: f64) -> f64 {
     match share > 0.0 && received > 0.0 {
         true => received * cleaning_cost(u) + (1.0 - received) * efficiency,
@@ -42,16 +42,16 @@ fn hybrid_cost_at(u: f64, share: f64, received: f64, efficiency: f64) -> f64 {
     }
 }
 
-/// The hot share that costs least on a disk utilised to `d`, with even accesses in the hot log; of equal
-/// ones the smallest.
+/// Returns the hot share with the lowest cost on a disk of utilisation `d`, with uniform updates in the hot log. Of
+/// equal shares it returns the smallest.
 pub fn best_hot_share(access: &Access, d: f64, efficiency: f64) -> Hybrid {
     best_hot_share_by(access, d, efficiency, |_, dense| {
         cleaning_utilisation(dense)
     })
 }
 
-/// The same where `cleaned` says at which utilisation a hot log is cleaned, from the share of the pages
-/// that it holds and how full it is.
+/// Returns the best hot share like [`best_hot_share`], with a model of cleaning: `cleaned` returns the utilisation at
+/// which a hot log is cleaned, from the log's fraction of the pages and the log's utilisation.
 pub fn best_hot_share_by(
     access: &Access,
     d: f64,

@@ -1,21 +1,20 @@
-//! How utilised segments are when they are cleaned, beyond even accesses and large segments.
+//! Utilisation of segments at cleaning, beyond uniform updates and large segments.
 //!
-//! Pages are written independently of each other, each class at its own rate, and there are very many
-//! segments (mean field): as in Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, and
-//! Van Houdt, "A mean field model for a class of garbage collection algorithms in flash-based solid state
-//! drives", SIGMETRICS 2013. The derivations are short and given here, so that they can be checked.
+//! Pages are written independently of each other, each class at its own rate, and the number of segments is very large
+//! (mean field): as in Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, and Van Houdt, "A mean
+//! field model for a class of garbage collection algorithms in flash-based solid state drives", SIGMETRICS 2013. The
+//! derivations are short and given here, so that they can be checked.
 
 use super::{Access, decreasing_root};
 
-/// Utilisation at cleaning, averaged over writes, if the classes are told apart **without fail** and
-/// grouped into at most `streams` logs, each cleaned by itself, with the free space divided best: a bound
-/// for what separation can gain.
+/// Returns the utilisation at cleaning, averaged over writes, for **perfect** separation: the classes are grouped into
+/// at most `streams` logs. Each log is cleaned separately, and the free space is divided optimally. This is a bound for
+/// the gain of separation.
 ///
-/// A log with n of the pages, r their rate and u = e^−x takes n·x/(1 − e^−x) of room and costs
-/// 1/(1 − e^−x) per write. What a little more room gains is r/(e^x − 1 − x), which at the optimum is the
-/// same λ for all.
+/// A log with n of the pages, r their rate and u = e^−x takes n·x/(1 − e^−x) of space and costs 1/(1 − e^−x) per write.
+/// The gain of a little more space is r/(e^x − 1 − x), which is the same λ for all logs at the optimum.
 ///
-/// Groups are found by putting in one boundary after the other, each time the one that gains most.
+/// The groups are found step by step. Each step adds the boundary with the largest gain.
 pub fn separated_utilisation(access: &Access, d: f64, streams: usize) -> f64 {
     let count = access.classes().len();
     let mut bounds = vec![0, count];
@@ -36,7 +35,7 @@ pub fn separated_utilisation(access: &Access, d: f64, streams: usize) -> f64 {
     best
 }
 
-/// The same for groups of classes that end where `bounds` says.
+/// Returns the utilisation for the groups of classes that end at `bounds`.
 fn grouped(access: &Access, bounds: &[usize], d: f64) -> f64 {
     let groups = bounds.windows(2).map(|pair| {
         let classes = &access.classes()[pair[0]..pair[1]];
@@ -57,7 +56,7 @@ fn grouped(access: &Access, bounds: &[usize], d: f64) -> f64 {
         let terms = groups.iter().zip(exponents(worth));
         terms.map(|((pages, _), x)| pages * copies(x)).sum()
     };
-    // By its logarithm: rates differ by many powers of ten.
+    // The search uses the logarithm, since rates differ by many powers of ten.
     let worth = decreasing_root(-60.0, 60.0, |log| 1.0 / d - room(log.exp())).exp();
     let terms = groups.iter().zip(exponents(worth));
     let amplification: f64 = terms
@@ -67,7 +66,8 @@ fn grouped(access: &Access, bounds: &[usize], d: f64) -> f64 {
     1.0 - 1.0 / amplification.max(1.0)
 }
 
-/// x/(1 − e^−x): how often a page is written in a segment's stay, by user and cleaner; at least 1.
+/// Returns x/(1 − e^−x), at least 1: the number of writes of a page by client and cleaner during the lifetime of a
+/// segment.
 fn copies(x: f64) -> f64 {
     match x {
         x if x < 1e-9 => 1.0,
@@ -75,7 +75,7 @@ fn copies(x: f64) -> f64 {
     }
 }
 
-/// The x for which e^x − 1 − x = `worth`, by Newton's steps from above, which never pass it.
+/// Returns the x with e^x − 1 − x = `worth`, by Newton's method from above, whose steps never pass the solution.
 fn exponent_of(worth: f64) -> f64 {
     // e^x − 1 − x is at least x²/2, and at least e^x/4 from x = 2 on.
     let mut x = (2.0 * worth).sqrt().min(2.0 + (1.0 + 4.0 * worth).ln());
@@ -89,15 +89,15 @@ fn exponent_of(worth: f64) -> f64 {
     x
 }
 
-/// Utilisation of the **emptiest** segments, which greedy cleaning takes, for even accesses on a disk
-/// utilised to `d`, where a segment holds `pages` pages. For few pages it gains over the order of age,
-/// since segments differ by chance; for many it is [`super::cleaning_utilisation`].
+/// Returns the utilisation of the **emptiest** segments, which greedy cleaning chooses, for uniform updates on a disk
+/// of utilisation `d` with `pages` pages in a segment. With few pages greedy cleaning is better than the order of age,
+/// since segments differ by chance. With many pages the result is [`super::cleaning_utilisation`].
 ///
-/// Pages die at a rate that is the same for all. So as many segments pass from j live pages to j − 1 as
-/// are cleaned, C for each page that users write; they are j/(d·pages) of those with j, which hence are
-/// C·d·pages/j. If only segments with m live pages are cleaned, all others add up to 1:
-/// d·pages·(H(pages) − H(m)) = pages − m, with H the harmonic numbers. In between, those with m + 1 are
-/// taken too, as many as are needed to have room for each page that is written.
+/// All pages die at the same rate. So the number of segments that pass from j live pages to j − 1 equals the number of
+/// cleaned segments: C for each page that clients write. This number is j/(d·pages) of the segments with j live pages,
+/// so their number is C·d·pages/j. If only segments with m live pages are cleaned, all others add up to 1:
+/// d·pages·(H(pages) − H(m)) = pages − m, with H the harmonic numbers. For utilisations in between, segments with m + 1
+/// live pages are cleaned, too, as many as needed to have space for each written page.
 pub fn greedy_utilisation(d: f64, pages: u32) -> f64 {
     let n = f64::from(pages.max(1));
     let d = match d {
@@ -112,7 +112,7 @@ pub fn greedy_utilisation(d: f64, pages: u32) -> f64 {
         let m = f64::from(above - 1);
         let spread = harmonic + 1.0 / (m + 1.0);
         if (n - m) / (n * spread) <= d {
-            // At m = pages − 1, so next to d = 1, both are 0: a page is all there is to gain.
+            // At m = pages − 1, close to d = 1, both are 0: the gain is a single page.
             let taken = (1.0 / (d * n) - 1.0 / (m + 1.0)) / (harmonic - (n - m - 1.0) / (m + 1.0));
             let taken = if taken.is_finite() {
                 taken

@@ -1,4 +1,4 @@
-//! Which policy is expected to cost least on a device, and why.
+//! Choice of the policy with the lowest expected cost on a device, with the reason.
 
 use super::Kind;
 use crate::cost::{
@@ -6,66 +6,67 @@ use crate::cost::{
     separated_utilisation,
 };
 
-/// A policy must be expected to cost by this share less than a simpler one.
+/// Fraction by which a policy must be cheaper than a simpler one.
 const WORTH: f64 = 0.05;
-/// What of the gain of perfect separation policies get that have to find out, with victims chosen by cost
-/// and benefit: means over what was simulated for 80/20, 90/10 and Zipfian updates, at utilisations of 0.8
-/// and 0.9. They vary: up to 0.7 for one log, which separates by what it moves, 0.3 to 0.9 for `sepbit`.
+/// Fraction of the gain of perfect separation that policies achieve, with victims chosen by cost and benefit. Policies
+/// must learn the separation. The values are means over simulations of 80/20, 90/10 and Zipfian updates, at
+/// utilisations of 0.8 and 0.9. They vary: up to 0.7 for one log, which separates by moving data, and 0.3 to 0.9 for
+/// `sepbit`.
 const LFS_GAINS: f64 = 0.35;
 const WOLF_GAINS: f64 = 0.5;
 const SEPBIT_GAINS: f64 = 0.6;
-/// Where the medium takes longer than this to get to a place, in seconds, several streams of users' writes gain no more than
-/// one: each has records of its own, and to get to them takes what separation gains (docs/measured/hylog).
+/// Positioning time in seconds above which several streams of client writes gain no more than one. Each stream has its
+/// own records, and positioning to them costs as much as the separation gains (docs/measured/hylog).
 const STREAMS_COST_FROM: f64 = 0.001;
-/// How full a new volume is expected to become.
+/// Expected utilisation of a new volume.
 const USUAL: f64 = 0.8;
-/// In how many streams.
+/// Number of streams for perfect separation.
 const STREAMS: usize = 6;
-/// Beyond, segments of more pages are cleaned no differently.
+/// Maximum number of pages in the model of a segment. Larger segments are cleaned no differently.
 const SEGMENT_PAGES_MAX: u64 = 1024;
 
-/// What is known of a medium when it is to be divided into segments.
+/// Properties of a device that will be divided into segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Medium {
-    /// Positioning and bandwidth, measured.
+    /// Positioning time and bandwidth, measured.
     pub disk: Disk,
-    /// True if what is there can be overwritten: not on flash, nor in objects of a store.
+    /// True if data can be overwritten: not on flash or in objects of a store.
     pub in_place: bool,
-    /// Bytes of a page, and of a segment.
+    /// Bytes of a page.
     pub page_bytes: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
 }
 
-/// A choice, and what it rests on.
+/// A choice and its reasons.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chosen {
     /// The policy.
     pub kind: Kind,
-    /// Expected costs of all that the medium allows, simplest first, in segment I/Os for each segment's
-    /// worth of pages that users write.
+    /// Expected costs of all policies that the device allows, simplest first, in segment I/Os per segment's worth of
+    /// pages that clients write.
     pub costs: Vec<(Kind, f64)>,
     /// The reason, as a sentence.
     pub why: String,
 }
 
-/// What is known of what users do.
+/// Properties of the clients' writes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Known {
-    /// Which share of the pages receives which share of the writes.
+    /// Distribution of writes over pages.
     pub access: Access,
-    /// How full the medium is, from 0 to 1.
+    /// Utilisation of the device, from 0 to 1.
     pub utilisation: f64,
-    /// The mean length of a write, in bytes.
+    /// Mean length of a write, in bytes.
     pub write_bytes: u64,
-    /// What cleaning costs where all is logged, as measured, in terms of what is expected: 1 if it was not measured.
+    /// Measured cost of cleaning a log of all writes, relative to the expected cost. 1 if it was not measured.
     pub log_ratio: f64,
 }
 
 impl Known {
-    /// What is assumed of a new volume with pages of so many bytes, which is to hold up to `size` bytes on segments of
-    /// `medium` bytes: that 80 % of the writes go to a fifth of the pages, and that segments will be 80 % full, or as full as
-    /// they can get if that is more. A volume that is longer than its medium will not be full.
+    /// Returns the assumptions for a new volume with pages of `page_bytes`. The volume will hold up to `size` bytes on
+    /// segments of `medium` bytes. A fifth of the pages receives 80 % of the writes. Segments will be 80 % full, or as
+    /// full as possible if that is more. A volume larger than its device will not be full.
     pub fn assumed(page_bytes: u64, size: u64, medium: u64) -> Known {
         let most = size as f64 / medium.max(1) as f64;
         let utilisation = if most > 1.0 { USUAL } else { most.max(USUAL) };
@@ -78,8 +79,8 @@ impl Known {
     }
 }
 
-/// The policy that is expected to cost least on `medium` for what is known of its users; of policies that cost about the
-/// same, the simplest.
+/// Returns the policy with the lowest expected cost on `medium` for the known writes. Of policies with similar costs it
+/// returns the simplest.
 pub fn choose(medium: &Medium, known: &Known) -> Chosen {
     let costs = expected(medium, known);
     let mut best = (Kind::Lfs, f64::INFINITY);
@@ -96,8 +97,9 @@ pub fn choose(medium: &Medium, known: &Known) -> Chosen {
     }
 }
 
-/// The same of a medium that was measured several times, the most usual measurement first. If the measurements ask for different
-/// policies, it is the one that costs least in the worst case, as a multiple of what the best would cost there.
+/// Returns the choice for a device with several measurements, the most usual measurement first. If the measurements
+/// lead to different policies, it returns the policy with the lowest cost in the worst case, as a multiple of the best
+/// policy's cost there.
 pub fn choose_by_all(measured: &[Medium], known: &Known) -> Option<Chosen> {
     let all: Vec<Chosen> = measured
         .iter()
@@ -141,7 +143,7 @@ pub fn choose_by_all(measured: &[Medium], known: &Known) -> Option<Chosen> {
     })
 }
 
-/// What it costs to write in place, with the log before it.
+/// Returns the cost of writes in place, including the log write before.
 fn in_place_cost(medium: &Medium, known: &Known) -> f64 {
     let home = medium
         .disk
@@ -149,7 +151,7 @@ fn in_place_cost(medium: &Medium, known: &Known) -> f64 {
     home + APPENDED
 }
 
-/// Expected costs, the simplest policy first.
+/// Returns the expected costs, the simplest policy first.
 fn expected(medium: &Medium, known: &Known) -> Vec<(Kind, f64)> {
     let (d, access) = (known.utilisation, &known.access);
     let pages = medium.segment_bytes / medium.page_bytes.max(1);
@@ -172,7 +174,7 @@ fn expected(medium: &Medium, known: &Known) -> Vec<(Kind, f64)> {
         (Kind::Lfs, log(LFS_GAINS)),
         (Kind::Wolf, log(WOLF_GAINS)),
         (Kind::SepBit, log(SEPBIT_GAINS)),
-        // They log everything where that is cheaper.
+        // Both policies log all writes if that is cheaper.
         (Kind::HyLog, log(LFS_GAINS).min(hybrid)),
         (Kind::HyLogSepBit, log(SEPBIT_GAINS).min(hybrid)),
     ];

@@ -96,6 +96,6 @@ fn a_volume_that_may_become_fuller_than_usual_is_chosen_for_as_full_as_it_may_be
     let kind = |size| choose(&DISK, &Known::assumed(8 << 10, size, 1000)).kind;
     assert_eq!(kind(500), chosen(&DISK, 0.8));
     assert_eq!(kind(980), chosen(&DISK, 0.98));
-    // Longer than the medium: it will not be full.
+    // The volume is larger than the device, so it will not be full.
     assert_eq!(kind(4000), chosen(&DISK, 0.8));
 }

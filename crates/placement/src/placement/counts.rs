@@ -1,47 +1,48 @@
-//! How often pages are written, in bounded memory, however many there are.
+//! Write counts of any number of pages in bounded memory.
 //!
-//! Counts are kept by hash, in two rows, of which the lower counts (a count-min sketch with conservative
-//! update; Estan and Varghese, SIGCOMM 2002): never too low, and too high only for a page that shares both
-//! cells with others. They are of two ages: those of the epoch under way, and those from before, by which
-//! pages are judged while new ones are collected. At the end of an epoch what was before loses a quarter,
-//! and the new is added, so that it weighs about four epochs.
+//! Counts are kept by hash, in two rows, of which the lower count is valid (a count-min sketch with conservative
+//! update; Estan and Varghese, SIGCOMM 2002). A count is never too low, and too high only for a page that shares both
+//! cells with other pages. Counts have two ages: counts of the current epoch, and older counts. Older counts classify
+//! pages while new counts are collected. At the end of an epoch the older counts lose a quarter, and the new counts are
+//! added. So an older count has a weight of about four epochs.
 //!
-//! A sample tells how many pages have which count: the pages whose hash ends in so many zeroes, with the
-//! number of zeroes rising as the sample fills.
+//! A sample estimates the number of pages with each count. It contains the pages whose hash ends in a certain number of
+//! zeroes. This number rises as the sample fills up.
 
 use std::collections::BTreeSet;
 
 use super::pages::spread;
 
-/// Epochs that a count from before weighs, when accesses stay as they are.
+/// Weight of an older count in epochs, if accesses do not change.
 pub(super) const EPOCHS: u64 = 4;
-/// What is kept of it at the end of an epoch, of four parts.
+/// Quarters of an older count that are kept at the end of an epoch.
 const KEPT: u16 = 3;
-/// Counts end here.
+/// Maximum count.
 pub(super) const COUNT_MAX: u8 = u8::MAX;
-/// The most pages of a sample.
+/// Maximum number of pages in a sample.
 const SAMPLE: usize = 4096;
 const ROWS: usize = 2;
-/// Counts up to this are told apart one by one; beyond, four to each doubling, as few pages have them.
+/// Counts below this are distinguished individually. Higher counts have four classes for each doubling, since few pages
+/// have them.
 const SINGLE: u8 = 16;
 
-/// Numbers of pages by their count.
+/// Numbers of pages by count.
 pub(super) type ByCount = [f64; COUNT_MAX as usize + 1];
 
 /// Numbers of page writes by the count of the page.
 pub(super) type WritesByCount = [u64; COUNT_MAX as usize + 1];
 
-/// Counts by page.
+/// Counts of pages.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
-    /// Both rows, one after the other; nothing before the first count.
+    /// Both rows, one after the other. Empty before the first count.
     now: Vec<u8>,
     before: Vec<u8>,
     row: usize,
 }
 
 impl Counts {
-    /// Counts in so many bytes.
+    /// Creates counts that take `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Counts {
         let row = (bytes / (2 * ROWS)).max(1);
         Counts {
@@ -51,12 +52,12 @@ impl Counts {
         }
     }
 
-    /// Pages that can be told apart.
+    /// Returns the number of distinguishable pages.
     pub(super) fn len(&self) -> usize {
         self.row
     }
 
-    /// `page` was written once more.
+    /// Counts a write of `page`.
     pub(super) fn count(&mut self, page: u64) {
         if self.now.is_empty() {
             self.now = vec![0; ROWS * self.row];
@@ -72,7 +73,7 @@ impl Counts {
         }
     }
 
-    /// How often `page` was written before this epoch.
+    /// Returns the count of `page` from before this epoch.
     pub(super) fn before(&self, page: u64) -> u8 {
         let [a, b] = self
             .cells(page)
@@ -80,7 +81,7 @@ impl Counts {
         a.min(b)
     }
 
-    /// The epoch ends.
+    /// Ends the epoch.
     pub(super) fn turn(&mut self) {
         for (before, now) in self.before.iter_mut().zip(&mut self.now) {
             let kept = u16::from(*before) * KEPT / 4;
@@ -97,7 +98,7 @@ impl Counts {
     }
 }
 
-/// Some of the pages that were written, each as likely to be one as any other.
+/// A random sample of the written pages. All pages are equally likely.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pages: BTreeSet<u64>,
@@ -106,7 +107,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// `page` was written.
+    /// Notes a write of `page`.
     pub(super) fn saw(&mut self, page: u64) {
         if !self.has_room_for(page) || !self.pages.insert(page) {
             return;
@@ -118,7 +119,7 @@ impl Sample {
         }
     }
 
-    /// How many pages have which count from before, estimated.
+    /// Returns the estimated number of pages for each older count.
     pub(super) fn by_count(&self, counts: &Counts) -> ByCount {
         let mut pages = [0.0; COUNT_MAX as usize + 1];
         let each = 2f64.powi(self.zeroes as i32);
@@ -128,7 +129,7 @@ impl Sample {
         pages
     }
 
-    /// Pages without a count leave.
+    /// Removes pages without a count.
     pub(super) fn forget(&mut self, counts: &Counts) {
         self.pages.retain(|&page| counts.before(page) > 0);
         if self.pages.len() < SAMPLE / 4 {
@@ -136,25 +137,25 @@ impl Sample {
         }
     }
 
-    /// One page in so many is as likely to be in the sample as any other.
+    /// Returns the sampling rate: one page in this many is in the sample.
     pub(super) fn one_in(&self) -> u64 {
         1 << self.zeroes.min(63)
     }
 
-    /// True if `page` is in the sample, or will be once it was written.
+    /// Returns true if `page` is in the sample, or will be after it is written.
     pub(super) fn has_room_for(&self, page: u64) -> bool {
         trailing(page) >= self.zeroes
     }
 }
 
-/// Pages and writes by count, the higher counts together.
+/// Returns pages and writes by count, with higher counts combined.
 pub(super) fn classes(pages: &ByCount, writes: &WritesByCount) -> Vec<(f64, f64)> {
     let mut classes: Vec<(f64, f64)> = Vec::new();
     let mut class = None;
     for (count, (&pages, &writes)) in (0..=COUNT_MAX).zip(pages.iter().zip(writes)) {
         let this = match count < SINGLE {
             true => u32::from(count),
-            // Four to each doubling: the highest three bits, and where they are.
+            // Four classes for each doubling: the highest three bits, and their position.
             false => count.ilog2() * 8 + u32::from(count >> (count.ilog2() - 2)),
         };
         let writes = writes as f64;
@@ -170,7 +171,8 @@ pub(super) fn classes(pages: &ByCount, writes: &WritesByCount) -> Vec<(f64, f64)
     classes
 }
 
-/// Of another hash than that of the cells, so that the sample's pages do not share them.
+/// Returns the trailing zeroes of a hash. The hash differs from that of the cells, so that the sample's pages do not
+/// share cells.
 fn trailing(page: u64) -> u32 {
     spread(spread(page)).trailing_zeros()
 }

@@ -1,23 +1,24 @@
-//! HyLog's separation of hot pages from cold ones (Wang, Zhao and Bunt, FAST 2004; the slides name four
-//! steps): write frequencies are collected; the share of hot pages is found that minimises the expected
-//! cost; a threshold of frequency follows from the share; and it tells hot pages from cold ones.
+//! HyLog's separation of hot and cold pages (Wang, Zhao and Bunt, FAST 2004; the slides name four steps): collect write
+//! frequencies, find the share of hot pages with the lowest expected cost, derive a frequency threshold from the share,
+//! and classify pages by the threshold.
 //!
-//! Frequencies are collected in epochs, each half as many page writes as there are pages. Pages are judged by
-//! what was counted before the epoch, and at its end it is known which share of the writes went to pages of
-//! which count: that is the distribution by which the cost is computed. Were pages ranked and weighed by the
-//! same counts, those that happened to be written more often would look hot, and even accesses skewed.
+//! Frequencies are collected in epochs. An epoch has half as many page writes as the volume has pages. Older counts
+//! classify the pages. At the end of an epoch the writes are known by older count: this is the distribution from which
+//! the cost is computed. If pages were ranked and weighed by the same counts, pages with more writes by chance would
+//! look hot, and uniform accesses would look skewed.
 //!
-//! Where the threshold falls among pages of one count, a hash decides which of them are hot, so that their
-//! share is right and each page stays on its side.
+//! If the threshold falls among pages of one count, a hash decides which of them are hot. So the share is correct, and
+//! each page stays on its side.
 //!
-//! The model of costs is that of even accesses, which holds for a hot log cleaned greedily. To log everything
-//! costs less than that says if accesses are skewed and victims are chosen by age; so that is measured while
-//! it is done.
+//! The cost model assumes uniform accesses, which is correct for a hot log cleaned greedily. Logging everything costs
+//! less than the model's value if accesses are skewed and victims are chosen by age. So this cost is measured while
+//! everything is logged.
 //!
-//! Until two epochs have passed, and after a restart, which loses the counts, a page is hot if what it
-//! overwrites lived shorter than a bar: that which the threshold amounted to before the restart. On a new volume all is
-//! logged until then, and what that costs is measured: no model knows what a volume is for. But where even half of what logging even
-//! accesses costs is more than writing home does, since the volume is very full, nothing is logged until then.
+//! For two epochs at the start, and after a restart, which loses the counts, pages are classified by lifetime: a page
+//! is hot if the overwritten data lived shorter than a limit. After a restart the limit is the lifetime that
+//! corresponded to the threshold before. A new volume logs everything at first and measures the cost, since no model
+//! knows its writes. But on a very full volume even half of the expected cost of logging uniform accesses exceeds the
+//! cost of writes in place. In this case nothing is logged at first.
 
 use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample, WritesByCount, classes};
 use super::pages::{alike, pages, spread};
@@ -25,41 +26,41 @@ use super::{Fill, Options};
 use crate::cost::{APPENDED, Access, Hybrid, best_hot_share_by, cleaning_cost, greedy_utilisation};
 use forebay_units::{SECTOR_BYTES, Sector};
 
-/// An epoch is one page write for so many pages.
+/// An epoch has one page write for this many pages.
 const PAGES_PER_WRITE: u64 = 2;
-/// The least page writes of an epoch.
+/// Minimum number of page writes in an epoch.
 const EPOCH_MIN: u64 = 1024;
-/// What a division must cost at most, of what all or nothing in the log does, to take the place of that;
-/// and to keep it.
+/// Maximum cost of a division relative to logging all or nothing: first to replace that choice, then to stay.
 const WORTH: f64 = 0.9;
 const KEPT: f64 = 0.95;
-/// On a new volume everything is logged if the model expects that to cost at most so many times what writing home costs.
+/// Limit for logging everything on a new volume: the model's cost of logging, as a multiple of the cost of writes in
+/// place.
 const TRIED: f64 = 2.0;
-/// It is thought over when the utilisation has changed by one in so many.
+/// The initial decision is repeated when the utilisation has changed by one in this many.
 const FILL_STEPS: f64 = 1024.0;
-/// Segments' worth of writes that a mean is taken of, at least.
+/// Minimum client writes for a measurement, in segments.
 const MEASURED_MIN: u64 = 16;
-/// Beyond, segments of more pages are cleaned no differently.
+/// Maximum number of pages in the model of a segment. Larger segments are cleaned no differently.
 const SEGMENT_PAGES_MAX: u64 = 1024;
-/// The weight of what is new against what was before.
+/// Weight of a new value against the old one.
 const NEWEST: f64 = 0.5;
 
-/// What tells hot from cold.
+/// Rule that separates hot and cold pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Rule {
-    /// Hot if it lived for less than so many sectors written by users.
+    /// Hot if the overwritten data lived for fewer sectors of client writes.
     Lifetime(u64),
-    /// Hot if counted more often than `bar`; of those as often, this share.
+    /// Hot if the count is above `bar`; of pages with exactly this count, the fraction `share` is hot.
     Count { bar: u8, share: f64 },
 }
 
-/// What was seen in the epoch under way.
+/// Observations of the current epoch.
 #[derive(Clone, Debug)]
 struct Epoch {
     writes: u64,
     sectors: u64,
     requests: u64,
-    /// Page writes by the count from before of the page.
+    /// Page writes by the older count of the page.
     by_count: WritesByCount,
 }
 
@@ -74,27 +75,27 @@ impl Default for Epoch {
     }
 }
 
-/// Which pages are hot.
+/// Classification of pages as hot or cold.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
     options: Options,
     counts: Counts,
     sample: Sample,
     epoch: Epoch,
-    /// Epochs that have passed, up to two.
+    /// Epochs that have passed, at most two.
     passed: u8,
     fill: Fill,
     rule: Rule,
-    /// The bar of lifetimes that the threshold amounts to.
+    /// Limit of lifetimes that corresponds to the threshold.
     lifetime: u64,
-    /// What it costs to write home a segment's worth of writes as long as they were.
+    /// Cost of writing a segment's worth of data in place, in writes of the recent length.
     home_cost: f64,
-    /// What cleaning costs while all is logged, as measured, in terms of what the model says.
+    /// Measured cost of cleaning while everything is logged, relative to the model.
     measured: Option<f64>,
-    /// Sectors that users wrote while all was logged, and that were moved for that, since it was measured last.
+    /// Sectors that clients wrote while everything was logged, and sectors moved for them, since the last measurement.
     logged: (u64, u64),
     best: Hybrid,
-    /// The utilisation, in steps, at which it was thought over last what to do before anything is known.
+    /// Utilisation, in steps, at the last decision made without observations.
     presumed_at: Option<u64>,
 }
 
@@ -123,22 +124,22 @@ impl Heat {
         }
     }
 
-    /// The division that is aimed at, and what it is expected to cost.
+    /// Returns the division aimed at, with its expected cost.
     pub(super) fn best(&self) -> &Hybrid {
         &self.best
     }
 
-    /// What it costs to write home a segment's worth of writes as long as they were lately, in segment I/Os.
+    /// Returns the cost of writing a segment's worth of data in place, in writes of the recent length, in segment I/Os.
     pub(super) fn home_cost(&self) -> f64 {
         self.home_cost
     }
 
-    /// The bar of lifetimes that the threshold amounts to, in sectors that users write.
+    /// Returns the limit of lifetimes that corresponds to the threshold, in sectors that clients write.
     pub(super) fn lifetime(&self) -> u64 {
         self.lifetime
     }
 
-    /// The count that a page must have, if counts decide.
+    /// Returns the threshold of counts, if counts decide.
     pub(super) fn bar(&self) -> Option<u8> {
         match self.rule {
             Rule::Count { bar, .. } => Some(bar),
@@ -146,12 +147,12 @@ impl Heat {
         }
     }
 
-    /// The measured cost of logging everything, divided by the model's; NaN before it was measured.
+    /// Returns the measured cost of logging everything, divided by the model's cost. NaN before the first measurement.
     pub(super) fn measured(&self) -> f64 {
         self.measured.unwrap_or(f64::NAN)
     }
 
-    /// The medium is so full.
+    /// Notes the fill level of the device.
     pub(super) fn filled(&mut self, fill: Fill) {
         self.fill = fill;
         if self.passed < 2 && self.measured.is_none() && !self.divides() {
@@ -159,7 +160,7 @@ impl Heat {
         }
     }
 
-    /// Decides what to do as long as nothing is known of what is written.
+    /// Decides what to log while the writes are unknown.
     fn presume(&mut self) {
         let step = (self.fill.utilisation() * FILL_STEPS) as u64;
         if self.presumed_at.replace(step) == Some(step) {
@@ -178,19 +179,19 @@ impl Heat {
         (self.lifetime, self.rule) = (lifetime, Rule::Lifetime(lifetime));
     }
 
-    /// True if some pages are hot and some are not.
+    /// Returns true if some pages are hot and others are cold.
     pub(super) fn divides(&self) -> bool {
         self.best.share > 0.0 && self.best.share < 1.0
     }
 
-    /// So many sectors were moved to get room.
+    /// Notes that this many sectors were moved to gain free space.
     pub(super) fn moved(&mut self, sectors: u32) {
         if self.best.share >= 1.0 {
             self.logged.1 += u64::from(sectors);
         }
     }
 
-    /// What was known of this before a restart.
+    /// Restores the values from before a restart.
     pub(super) fn restore(&mut self, share: f64, lifetime: u64, measured: f64) {
         self.measured = (measured >= 0.0).then_some(measured);
         self.best.share = share;
@@ -198,8 +199,8 @@ impl Heat {
         self.rule = Rule::Lifetime(lifetime);
     }
 
-    /// Whether the first page of a run is hot, and for how many sectors the same holds. `lived` is how long
-    /// what is there has lived, if anything is.
+    /// Returns true if the first page of an extent is hot, and the number of sectors with the same result. `lived` is
+    /// the lifetime of the data at the first page, if any.
     pub(super) fn judge(&self, at: Sector, sectors: u32, lived: Option<u64>) -> (bool, u32) {
         match self.rule {
             Rule::Lifetime(u64::MAX) => (true, sectors),
@@ -211,8 +212,7 @@ impl Heat {
         }
     }
 
-    /// A user writes so many sectors that were written before. What is written for the first time tells nothing of how
-    /// often things are.
+    /// Notes a client write to mapped sectors. First writes of sectors are excluded, since they reveal no frequency.
     pub(super) fn wrote(&mut self, at: Sector, sectors: u32) {
         for page in pages(at, sectors, self.options.page()) {
             let count = self.counts.before(page);
@@ -231,7 +231,8 @@ impl Heat {
         }
     }
 
-    /// In page writes. Not more than there are counts, or each page's would be a mixture of many.
+    /// Returns the length of an epoch in page writes. The length is at most the number of counts. Otherwise each count
+    /// would mix many pages.
     fn epoch_length(&self) -> u64 {
         let length = self.live_pages() / PAGES_PER_WRITE;
         length.min(self.counts.len() as u64).max(EPOCH_MIN)
@@ -241,7 +242,7 @@ impl Heat {
         self.fill.live / u64::from(self.options.page())
     }
 
-    /// An epoch ends: what it says of accesses gives the hot share, and new counts the threshold.
+    /// Ends an epoch: its accesses determine the hot share, and the new counts determine the threshold.
     fn turn(&mut self) {
         let epoch = std::mem::take(&mut self.epoch);
         let before = self.sample.by_count(&self.counts);
@@ -258,7 +259,7 @@ impl Heat {
             .home_cost(bytes, self.options.segment_bytes);
         self.measure();
         if self.best.share >= 1.0 && self.measured.is_none() {
-            // Room has not been short, so nothing is known of what it costs to get some back.
+            // Free space was never short, so the cost of gaining some is unknown.
             self.set_threshold(&epoch);
             return;
         }
@@ -277,8 +278,8 @@ impl Heat {
         self.set_threshold(&epoch);
     }
 
-    /// The hot share that is expected to cost least. All or nothing is taken if that costs little more: pages
-    /// pass to and fro over a threshold, which costs as well; and so does it to change from one to the other.
+    /// Returns the hot share with the lowest expected cost. Prefers all or nothing unless it costs clearly more: pages
+    /// that cross the threshold cause costs, and so does a change between the two.
     fn best_share(&self, access: &Access) -> Hybrid {
         let (d, e) = (self.fill.utilisation(), self.home_cost + APPENDED);
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
@@ -295,7 +296,7 @@ impl Heat {
         simple.next().unwrap_or(best)
     }
 
-    /// What it is expected to cost to log everything, by the model.
+    /// Returns the model's cost of logging everything.
     fn log_cost(&self) -> f64 {
         cleaning_cost(greedy_utilisation(
             self.fill.utilisation(),
@@ -308,9 +309,9 @@ impl Heat {
         (self.options.segment_bytes / page_bytes).clamp(1, SEGMENT_PAGES_MAX) as u32
     }
 
-    /// What cleaning cost while all was logged: skewed accesses, victims chosen by age, and segments in which nothing is
-    /// left by themselves make it cheaper than the model for even accesses says. What is moved is read and written; what
-    /// is dead is not read.
+    /// Measures the cost of cleaning while everything was logged. Skewed accesses, victims chosen by age, and segments
+    /// that became empty by themselves make cleaning cheaper than the model for uniform accesses. Moved data is read
+    /// and written; dead data is not read.
     fn measure(&mut self) {
         let (written, moved) = self.logged;
         let model = self.log_cost();
@@ -325,14 +326,14 @@ impl Heat {
         self.measured = Some(before + NEWEST * (ratio - before));
     }
 
-    /// How many pages have which count, with those that were never written.
+    /// Returns the number of pages for each count, including pages that were never written.
     fn with_unwritten(&self, mut pages: ByCount) -> ByCount {
         let written: f64 = pages[1..].iter().sum();
         pages[0] = pages[0].max(self.live_pages() as f64 - written);
         pages
     }
 
-    /// The threshold at which the hot share is what it is to be.
+    /// Sets the threshold that results in the wanted hot share.
     fn set_threshold(&mut self, epoch: &Epoch) {
         let now = self.sample.by_count(&self.counts);
         let pages = self.with_unwritten(now);

@@ -3,7 +3,7 @@ use forebay_rng::Rng;
 
 const PAGE: u64 = 16;
 
-/// A disk with this many pages of data, so full.
+/// Creates the state of a disk with this many pages of data and utilisation `d`.
 fn heat(pages: u64, d: f64) -> Heat {
     let mut heat = Heat::new(&Options::default());
     let live = pages * PAGE;
@@ -14,8 +14,8 @@ fn heat(pages: u64, d: f64) -> Heat {
     heat
 }
 
-/// Writes pages one by one, `hot` of a hundred of them to the first `part` percent. While all is logged, as much is
-/// moved as the model says.
+/// Writes single pages: `hot` of a hundred go to the first `part` percent. While everything is logged, the moved amount
+/// follows the model.
 fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
     let moved = (heat.log_cost() / 2.0 - 1.0) * PAGE as f64;
     for _ in 0..times {
@@ -61,7 +61,7 @@ fn even_accesses_do_not_look_skewed_because_some_pages_are_written_more_often_by
     let (pages, rng) = (20_000, Rng::new(2));
     let mut heat = heat(pages, 0.9);
     write(&mut heat, &rng, pages, 10 * pages, (50, 50));
-    // A log of everything costs a third of overwriting there.
+    // Logging everything costs a third of overwriting here.
     assert!(heat.best().share > 0.95, "{:?}", heat.best());
     assert!(
         (heat.best().cost / 9.4 - 1.0).abs() < 0.1,
@@ -82,7 +82,7 @@ fn with_room_enough_everything_is_hot() {
 #[test]
 fn all_stays_logged_where_that_was_measured_to_cost_less_than_the_model_says() {
     let (pages, d) = (20_000, 0.92);
-    // Moved for each sector that users wrote: nothing to speak of, one and a half, or as the model has it, or more.
+    // Sectors moved per sector that clients wrote: almost none, one and a half, the model's value, or more.
     for (moved, divides) in [(0.01, false), (1.5, false), (5.3, true), (9.0, true)] {
         let (mut heat, rng) = (heat(pages, d), Rng::new(7));
         for _ in 0..20 {
@@ -98,7 +98,7 @@ fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
     let (pages, rng) = (20_000, Rng::new(4));
     let mut heat = heat(pages, 0.98);
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
-    // Now four fifths go to the last fifth.
+    // Now four fifths of the writes go to the last fifth.
     let mirrored = |heat: &mut Heat, times| {
         for _ in 0..times {
             let page = match rng.below(100) < 80 {
@@ -151,14 +151,14 @@ fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_tha
     assert!(is_logged(&heat));
     heat.filled(fill(0.995));
     assert!(!is_logged(&heat), "{:?}", heat.best());
-    // Also after a restart, which says that nothing was measured.
+    // Also after a restart with a state in which nothing was measured.
     let mut after = Heat::new(&Options::default());
     after.restore(1.0, u64::MAX, heat.measured());
     after.filled(fill(0.995));
     assert!(!is_logged(&after));
     heat.filled(fill(0.6));
     assert!(is_logged(&heat));
-    // A measured low cost counts for more than the model's high one.
+    // A low measured cost overrides the model's high cost.
     let mut cheap = self::heat(pages, 0.92);
     for _ in 0..4 {
         cheap.moved(1000 * PAGE as u32);
@@ -179,7 +179,7 @@ fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() 
     after.restore(before.best().share, before.lifetime(), before.measured());
     after.filled(before.fill);
     assert_eq!(after.best().share, before.best().share);
-    // A hot page is written anew after a quarter of the data on average, a cold one after four times it.
+    // On average a hot page is rewritten after a quarter of the data, and a cold page after four times the data.
     let hot = |part: f64| {
         after
             .judge(Sector(0), 8, Some((part * (pages * PAGE) as f64) as u64))

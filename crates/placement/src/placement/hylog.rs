@@ -1,12 +1,11 @@
-//! HyLog: hot pages are logged, cold ones overwritten in place (Wang, Zhao and Bunt, FAST 2004).
+//! HyLog: hot pages are logged, cold pages are overwritten in place (Wang, Zhao and Bunt, FAST 2004).
 //!
-//! A cold page that turns hot is appended to the log, and leaves a hole where it lay; a hot page that is
-//! found cold while cleaning plugs a hole. So all free room is the hot log's, and comes together there. What
-//! is hot: `placement/heat.rs`.
+//! A cold page that becomes hot is appended to the log, and leaves a hole at its old place. A hot page that cleaning
+//! finds cold plugs a hole. So all free space belongs to the hot log, and accumulates there. `placement/heat.rs`
+//! classifies the pages.
 //!
-//! The hot log is any other policy's, `lfs` in the paper; its streams come first. After them comes one for
-//! cold data without a place: of users, what is written for the first time; of moved data, what finds no
-//! hole.
+//! Any other policy can control the hot log; in the paper it is `lfs`. Its streams come first. One stream follows for
+//! cold data without a place: the first writes of clients, and moved data that fits no hole.
 
 use super::heat::Heat;
 use super::{
@@ -15,14 +14,14 @@ use super::{
 };
 use crate::victim::Selection;
 
-/// HyLog over the hot log's policy.
+/// HyLog, with the policy of its hot log.
 #[derive(Debug)]
 pub(super) struct HyLog<L> {
     kind: Kind,
     heat: Heat,
     log: L,
     plugs: bool,
-    /// Sectors that users wrote, and that cleaning found, hot and cold.
+    /// Hot and cold sectors that clients wrote, and that cleaning found.
     written: [u64; 2],
     found: [u64; 2],
 }
@@ -98,8 +97,9 @@ impl<L: Placement> Placement for HyLog<L> {
         placed
     }
 
-    /// As its log's policy has it. But where holes between cold pages are plugged, those would be moved for nothing
-    /// but their age; where they are not, it is age that brings the room in them back to the log.
+    /// Returns the selection of the log's policy. But if holes between cold pages are plugged, selection by age would
+    /// move cold pages for nothing, so the selection is greedy. If holes are not plugged, selection by age returns the
+    /// holes' space to the log.
     fn selection(&self) -> Selection {
         match self.plugs && self.heat.divides() {
             true => Selection::Greedy,

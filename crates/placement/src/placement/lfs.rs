@@ -1,9 +1,9 @@
-//! A log-structured file system's: one stream of users' writes, and one of what was cleaned, sorted by age
+//! Placement of a log-structured file system: one stream of client writes, and one of moved data, sorted by age
 //! (Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", TOCS 1992).
 
 use super::{Kind, MovedPiece, MovedPlace, Needs, Order, Placed, Placement, UserPlace, UserWrite};
 
-/// Has nothing to remember.
+/// Policy without state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lfs;
 

@@ -1,8 +1,8 @@
-//! The plain disk's: everything in place. Only what has no place yet is appended.
+//! Placement of a plain disk: all writes in place. Only data without a place is appended.
 
 use super::{Kind, MovedPiece, MovedPlace, Needs, Order, Placed, Placement, UserPlace, UserWrite};
 
-/// Has nothing to remember.
+/// Policy without state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overwrite;
 
@@ -27,7 +27,7 @@ impl Placement for Overwrite {
         }
     }
 
-    /// Only what was trimmed leaves holes, so there is little to be cleaned, and order is kept.
+    /// Only trimmed sectors leave holes. So cleaning is rare, and the order is kept.
     fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace> {
         Placed {
             place: MovedPlace::Append(0),

@@ -1,16 +1,15 @@
-//! Runs of sectors as pages, and pages as numbers that are spread evenly.
+//! Pages of an extent, and pseudo-random numbers of pages.
 
 use forebay_units::Sector;
 
-/// The numbers of the pages, of `page` sectors, that a run touches.
+/// Returns the numbers of the pages, of `page` sectors each, that an extent touches.
 pub(super) fn pages(at: Sector, sectors: u32, page: u32) -> impl Iterator<Item = u64> {
     let page = u64::from(page);
     let last = at.0.saturating_add(u64::from(sectors.max(1)) - 1);
     at.0 / page..=last / page
 }
 
-/// What `class` says of the first page of a run, and how many sectors from its beginning are of pages of
-/// which it says the same.
+/// Returns the class of the first page of an extent, and the number of leading sectors in pages of this class.
 pub(super) fn alike<T: PartialEq>(
     at: Sector,
     sectors: u32,
@@ -25,8 +24,8 @@ pub(super) fn alike<T: PartialEq>(
     (first, alike)
 }
 
-/// A number that looks like chance and depends on the page alone (the finisher of SplitMix64: Steele, Lea
-/// and Flood, OOPSLA 2014).
+/// Returns a pseudo-random number that depends on the page alone (the finisher of SplitMix64: Steele, Lea and Flood,
+/// OOPSLA 2014).
 pub(super) fn spread(page: u64) -> u64 {
     let mut z = page.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

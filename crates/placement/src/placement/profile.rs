@@ -1,47 +1,47 @@
-//! How users' writes are distributed over the pages, learnt whatever the policy is.
+//! Distribution of client writes over the pages, learnt under any policy.
 //!
-//! A sample of the pages is counted, each as likely to be in it as any other, in epochs as long as half of the pages
-//! take to be written. As in `heat.rs`, pages are ranked by what was counted before an epoch and weighed by what is written in
-//! it: pages that happened to be written more often would look hot otherwise, and even accesses skewed.
+//! Writes to a random sample of pages are counted, in epochs of half as many page writes as the volume has pages. As in
+//! `heat.rs`, pages are ranked by older counts and weighed by the writes of the epoch. Otherwise pages with more writes
+//! by chance would look hot, and uniform accesses would look skewed.
 
 use super::counts::{COUNT_MAX, Counts, Sample, WritesByCount, classes};
 use super::pages::pages;
 use crate::cost::Access;
 use forebay_units::{SECTOR_BYTES, Sector};
 
-/// Bytes of counts. Only pages of the sample are counted, so few share a count.
+/// Bytes of counts. Only pages of the sample are counted, so few pages share a count.
 const COUNT_BYTES: usize = 256 << 10;
-/// An epoch is one write for so many pages.
+/// An epoch has one write for this many pages.
 const PAGES_PER_WRITE: u64 = 2;
-/// The fewest writes to pages of the sample in an epoch: with fewer, the distribution is chance.
+/// Minimum number of writes to sampled pages in an epoch. With fewer writes the distribution would be random.
 const SAMPLED_MIN: u64 = 256;
 
-/// What is known of users' writes.
+/// Learnt properties of client writes.
 #[derive(Clone, Debug)]
 pub struct Profile {
     page: u32,
     counts: Counts,
     sample: Sample,
     by_count: WritesByCount,
-    /// Writes in this epoch to pages of the sample that overwrote something.
+    /// Writes in this epoch that overwrote a page of the sample.
     sampled: u64,
     requests: u64,
     sectors: u64,
-    /// Epochs that have passed, up to two.
+    /// Epochs that have passed, at most three.
     passed: u8,
 }
 
-/// What an epoch showed.
+/// Result of an epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profiled {
-    /// Which share of the pages receives which share of the writes.
+    /// Distribution of writes over pages.
     pub access: Access,
-    /// The mean length of a write, in bytes.
+    /// Mean length of a write, in bytes.
     pub write_bytes: u64,
 }
 
 impl Profile {
-    /// Nothing is known yet of pages of so many sectors.
+    /// Creates an empty profile for pages of `page_sectors` sectors.
     pub fn new(page_sectors: u32) -> Profile {
         Profile {
             page: page_sectors.max(1),
@@ -55,8 +55,8 @@ impl Profile {
         }
     }
 
-    /// A user writes so many sectors. `is_mapped` says whether something lies at a sector: what is written for the first time
-    /// tells nothing of how often things are. It is asked for pages of the sample only.
+    /// Notes a client write. `is_mapped` returns true if a sector holds data: first writes are ignored, since they
+    /// reveal no frequency. It is called only for pages of the sample.
     pub fn wrote(&mut self, at: Sector, sectors: u32, is_mapped: impl Fn(Sector) -> bool) {
         self.requests += 1;
         self.sectors += u64::from(sectors);
@@ -74,21 +74,21 @@ impl Profile {
             self.counts.count(page);
             self.sample.saw(page);
             if self.sample.one_in() > one_in {
-                // Half of the sample has left.
+                // Half of the sample was removed.
                 self.by_count.iter_mut().for_each(|count| *count /= 2);
                 self.sampled /= 2;
             }
         }
     }
 
-    /// True if so much was written that [`Profile::turn`] can tell something, on a volume with so many sectors of data.
+    /// Returns true if enough was written for a result of [`Profile::turn`], on a volume with `live_sectors` of data.
     pub fn is_full(&self, live_sectors: u64) -> bool {
         let pages = live_sectors / u64::from(self.page);
         let writes = self.sampled.saturating_mul(self.sample.one_in());
         self.sampled >= SAMPLED_MIN && writes >= pages / PAGES_PER_WRITE
     }
 
-    /// The epoch ends. Says what it showed, from the third on.
+    /// Ends the epoch. Returns its result from the third epoch on.
     pub fn turn(&mut self, live_sectors: u64) -> Option<Profiled> {
         let mut pages = self.sample.by_count(&self.counts);
         let write_bytes = self.sectors * SECTOR_BYTES / self.requests.max(1);
@@ -117,7 +117,7 @@ mod tests {
 
     const PAGES: u64 = 40_000;
 
-    /// What is known after some epochs of writes of which so many percent go to the first 20 % of the pages.
+    /// Returns the profile after some epochs of writes, of which `hot` percent go to the first 20 % of the pages.
     fn profiled(hot: u64, pages: u64) -> Profiled {
         let (mut profile, rng) = (Profile::new(16), Rng::new(hot));
         let mut last = None;
@@ -156,7 +156,7 @@ mod tests {
             profile.wrote(Sector(page * 16), 16, |_| false);
         }
         assert!(!profile.is_full(PAGES * 16));
-        // Longer writes of which a part is new.
+        // Longer writes, partly to new sectors.
         for page in 0..PAGES {
             profile.wrote(Sector(page * 16), 32, |at| at.0 % 32 == 0);
         }

@@ -1,14 +1,14 @@
-//! What of a policy survives a restart, as bytes.
+//! State of a policy that survives a restart, as bytes.
 //!
-//! | at | bytes | what |
+//! | at | bytes | content |
 //! |---|---|---|
 //! | 0 | 2 | `PL` |
 //! | 2 | 1 | the policy |
 //! | 3 | 1 | version 1 |
-//! | 4 | 8 each | numbers, in the policy's order; shares as 64-bit floating point |
+//! | 4 | 8 each | numbers, in the policy's order; fractions as 64-bit floating point |
 //! | end | 4 | CRC32C of all before |
 //!
-//! Little-endian. Whoever keeps them need not understand them.
+//! Little-endian. The bytes are opaque to the code that stores them.
 
 use super::{Kind, SAVED_MAX};
 
@@ -18,12 +18,12 @@ const HEAD: usize = 4;
 const NUMBER: usize = 8;
 const CRC: usize = 4;
 
-/// How many bytes so many numbers take.
+/// Returns the encoded length of this many numbers.
 pub(super) const fn len(numbers: usize) -> usize {
     HEAD + numbers * NUMBER + CRC
 }
 
-/// `numbers` of a policy; those that do not fit are left out.
+/// Encodes the numbers of a policy. Omits numbers that do not fit.
 pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
     let [p, l] = MAGIC;
     let mut bytes = vec![p, l, kind.code(), VERSION];
@@ -34,7 +34,7 @@ pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The numbers that were encoded for such a policy; nothing of any other bytes.
+/// Decodes the numbers of this policy. `None` for any other bytes.
 pub(super) fn decode<const N: usize>(kind: Kind, bytes: &[u8]) -> Option<[u64; N]> {
     let (body, crc) = bytes.split_last_chunk::<CRC>()?;
     let (head, numbers) = body.split_first_chunk::<HEAD>()?;

@@ -1,39 +1,39 @@
-//! Six classes by how long data is expected to live, so that what dies together lies together (Wang et
-//! al., "Separating data via block invalidation time inference for write amplification reduction in
-//! log-structured storage", FAST 2022, section 3).
+//! Six classes by expected lifetime, so that data that dies together lies together (Wang et al., "Separating data via
+//! block invalidation time inference for write amplification reduction in log-structured storage", FAST 2022, section
+//! 3).
 //!
-//! Lifetimes are told by the write clock. What a user writes is expected to live as long as what it
-//! overwrites did: for less than ℓ, and it is short-lived (class 0), or else not (class 1); what overwrites
-//! nothing is not. What cleaning finds in a segment of class 0 was taken for short-lived and is not: class
-//! 2. The rest is expected to live for the longer the older it is: below 4ℓ (class 3), below 16ℓ (class 4),
-//! or above (class 5). ℓ is how long the last 16 collected segments of class 0 lived, from when they were
-//! opened, on average; without bound before there were 16.
+//! The write clock measures lifetimes. A client write is expected to live as long as the data that it overwrites. If
+//! that data lived for less than ℓ, the new data is short-lived (class 0). All other client writes are in class 1,
+//! including writes that overwrite nothing. Live data in a cleaned segment of class 0 was wrongly expected to be
+//! short-lived: it goes to class 2. The expected lifetime of all other moved data grows with its age: below 4ℓ (class
+//! 3), below 16ℓ (class 4), or above (class 5). ℓ is the mean lifetime of the last 16 collected segments of class 0,
+//! from their opening. It is unlimited before 16 such segments were collected.
 //!
-//! The paper keeps a queue of addresses to tell lifetimes. Here they follow from births in the map, so all
-//! there is to remember is ℓ.
+//! The paper finds lifetimes with a queue of addresses. Here the map contains the birth of all data, so the only state
+//! is ℓ.
 
 use super::{
     Collected, Fact, Kind, MovedPiece, MovedPlace, Needs, Order, Placed, Placement, Stream,
     UserPlace, UserWrite, saved,
 };
 
-/// Collected segments of class 0 that a mean is taken of.
+/// Number of collected segments of class 0 for a mean.
 const SEGMENTS: u64 = 16;
-/// The ages at which moved data passes to the next class, in multiples of ℓ.
+/// Ages at which moved data passes to the next class, in multiples of ℓ.
 const AGES: [u64; 2] = [4, 16];
-/// The streams of moved data, by what is moved to them.
+/// Streams of moved data.
 const OF_SHORT_LIVED: u8 = 0;
 const BY_AGE: u8 = 1;
 
-/// ℓ, and what is known of its next value.
+/// ℓ, and the partial mean for its next value.
 #[derive(Clone, Debug)]
 pub(super) struct SepBit {
-    /// In sectors that users write.
+    /// ℓ in sectors that clients write.
     lifetime: u64,
-    /// Segments of class 0 collected since, and the sum of their lifetimes.
+    /// Collected segments of class 0 since the last mean, and the sum of their lifetimes.
     collected: u64,
     sum: u64,
-    /// Sectors written by users to each class, since it began.
+    /// Sectors written by clients to each class since the start.
     written: [u64; 2],
 }
 
@@ -101,7 +101,7 @@ impl Placement for SepBit {
         self.collected += 1;
         self.sum = self.sum.saturating_add(segment.now.since(segment.opened));
         if self.collected >= SEGMENTS {
-            // Not 0, or nothing would ever be short-lived again.
+            // With 0 no data would be short-lived again.
             self.lifetime = (self.sum / self.collected).max(1);
             (self.collected, self.sum) = (0, 0);
         }

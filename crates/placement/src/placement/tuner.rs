@@ -1,65 +1,66 @@
-//! When a volume in use should place data otherwise.
+//! Change of the policy of a volume in use.
 //!
-//! A new volume's policy rests on two assumptions: what its users write, and how full it will be. Both are learnt while it is in
-//! use, and so is what cleaning really costs. At the end of each epoch of the [`Profile`] the tuner chooses anew. It
-//! changes the policy only when several looks in a row found the same one better, and by enough to be worth that new segments
-//! are filled beside old ones for a while.
+//! The policy of a new volume rests on two assumptions: the clients' writes, and the utilisation. Both are learnt in
+//! use, together with the real cost of cleaning. At the end of each epoch of the [`Profile`] the tuner chooses again.
+//! It changes the policy only if several looks in a row found the same better policy. The gain must also be worth a
+//! period in which new segments are filled beside old ones.
 
 use super::{Chosen, Fill, Kind, Known, Medium, Profile, choose};
 use forebay_units::{SECTOR_BYTES, Sector};
 
-/// Looks in a row that must find the same policy better.
+/// Number of consecutive looks that must find the same better policy.
 const LOOKS: u32 = 3;
-/// What the other one is expected to cost at most, of what the present one is.
+/// Maximum expected cost of the other policy, relative to the present one.
 const WORTH: f64 = 0.9;
-/// Looks after a change before the next: what cleaning costs then is that of the present policy.
+/// Number of looks after a change before the next one. The measured cost of cleaning is then that of the present
+/// policy.
 const REST: u32 = 4;
-/// What users write at least while it is measured what cleaning costs, in segments.
+/// Minimum client writes for a measurement of the cost of cleaning, in segments.
 const MEASURED_SEGMENTS: u64 = 16;
-/// A policy that logs all writes at most this share in place.
+/// Maximum fraction of writes in place for a policy that logs everything.
 const LOGS_ALL: f64 = 0.01;
-/// The weight of what is new against what was before, and how far measured costs count.
+/// Weight of a new value against the old one, and the bounds of the measured ratio.
 const NEWEST: f64 = 0.5;
 const RATIO_MIN: f64 = 0.25;
 const RATIO_MAX: f64 = 4.0;
 
-/// What a volume has done until a look, in bytes.
+/// Work of a volume up to a look, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Done {
-    /// Written by users.
+    /// Bytes written by clients.
     pub written: u64,
-    /// Of those, written in place.
+    /// Bytes of these that were written in place.
     pub in_place: u64,
-    /// Moved by the cleaner.
+    /// Bytes moved by the cleaner.
     pub moved: u64,
 }
 
-/// What a look found.
+/// Result of a look.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Look {
-    /// The policy to change to now, if it should be changed.
+    /// The policy to change to now, if any.
     pub change: Option<Kind>,
-    /// What costs least, and why.
+    /// The policy with the lowest cost, with the reason.
     pub chosen: Chosen,
 }
 
-/// What a tuner can say of itself.
+/// Status of a tuner.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tuning {
     /// The newest reason.
     pub why: Option<String>,
     /// Looks so far.
     pub looks: u64,
-    /// The policy that the newest looks found better than the present one, and how many did in a row.
+    /// The policy that the newest looks found better than the present one, and the number of such looks in a row.
     pub leaning: Option<(Kind, u32)>,
 }
 
-/// What a volume has learnt for the choice of its policy.
+/// Learnt values for the choice of a volume's policy.
 #[derive(Clone, Debug)]
 pub struct Tuner {
     medium: Medium,
     profile: Profile,
-    /// When the last look was.
+    /// Work of the volume at the last look.
     done: Done,
     log_ratio: f64,
     rest: u32,
@@ -67,7 +68,7 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// Nothing is known yet of what users write to this medium.
+    /// Creates a tuner that knows nothing about the writes to this device.
     pub fn new(medium: Medium) -> Tuner {
         let page_sectors = (medium.page_bytes / SECTOR_BYTES).clamp(1, 1 << 16) as u32;
         Tuner {
@@ -80,29 +81,30 @@ impl Tuner {
         }
     }
 
-    /// A user writes so many sectors; see [`Profile::wrote`].
+    /// Notes a client write; see [`Profile::wrote`].
     pub fn wrote(&mut self, at: Sector, sectors: u32, is_mapped: impl Fn(Sector) -> bool) {
         self.profile.wrote(at, sectors, is_mapped);
     }
 
-    /// True if it is time for a look, on a volume with so many sectors of data.
+    /// Returns true if a look is due, on a volume with `live_sectors` of data.
     pub fn wants_look(&self, live_sectors: u64) -> bool {
         self.profile.is_full(live_sectors)
     }
 
-    /// What it says of itself.
+    /// Returns the status.
     pub fn said(&self) -> &Tuning {
         &self.said
     }
 
-    /// The policy was changed, by whomever: what was learnt of it does not count for the new one.
+    /// Notes a change of the policy by the tuner or an administrator: measurements of the old policy do not apply to
+    /// the new one.
     pub fn changed(&mut self) {
         self.rest = REST;
         self.said.leaning = None;
     }
 
-    /// Chooses among the policies that fit, on a volume that is so full and has `present`. Says nothing as long as nothing is
-    /// known of its users.
+    /// Chooses among the policies that fit, on a volume with this fill level and the policy `present`. `None` while the
+    /// writes are unknown.
     pub fn look(
         &mut self,
         present: Kind,
@@ -126,7 +128,7 @@ impl Tuner {
         let cost = |kind| chosen.costs.iter().find(|(other, _)| *other == kind);
         let better = match (cost(present), cost(chosen.kind)) {
             (Some((_, now)), Some((_, then))) => *then < now * WORTH,
-            // The medium does not allow the present one.
+            // The device does not allow the present policy.
             _ => true,
         };
         self.said.leaning = match self.said.leaning {
@@ -142,8 +144,8 @@ impl Tuner {
         })
     }
 
-    /// What cleaning cost since the last look, if all was logged. What is moved is read and written; what is dead is not read,
-    /// so one segment I/O less is done than the model has.
+    /// Measures the cost of cleaning since the last look, if everything was logged. Moved data is read and written;
+    /// dead data is not read. So the cost is one segment I/O less than in the model.
     fn measure(&mut self, present: Kind, done: Done, known: &Known) {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let written = since(done.written, self.done.written);
@@ -154,7 +156,7 @@ impl Tuner {
             return;
         }
         self.done = done;
-        // Without cleaning nothing is known of its cost: room has not been short.
+        // Without cleaning its cost is unknown: free space was never short.
         if !logs_all || moved == 0 {
             return;
         }

@@ -14,13 +14,13 @@ fn medium() -> Medium {
     }
 }
 
-/// A volume that is so full and cleans at such a price, and a tuner of it.
+/// A volume with a certain utilisation and cost of cleaning, and its tuner.
 struct Rig {
     tuner: Tuner,
     rng: Rng,
     present: Kind,
     full: f64,
-    /// Bytes moved for each byte written where all is logged.
+    /// Bytes moved for each byte written while everything is logged.
     moves: f64,
     done: Done,
 }
@@ -37,7 +37,7 @@ impl Rig {
         }
     }
 
-    /// An epoch of writes of which so many percent go to a fifth of the pages.
+    /// Runs an epoch of writes, of which `hot` percent go to a fifth of the pages.
     fn epoch(&mut self, hot: u64) -> Option<Look> {
         let live = PAGES * u64::from(PAGE);
         while !self.tuner.wants_look(live) {
@@ -98,7 +98,7 @@ fn nothing_is_changed_before_several_looks_agree() {
 
 #[test]
 fn a_log_that_cleans_at_less_than_is_expected_is_kept_longer() {
-    // Where the model alone says that a hybrid costs less.
+    // A fill level at which the model alone finds a hybrid cheaper.
     let cheap = Rig::new(Kind::Lfs, 0.93, 1.0).changes(80, 20);
     let dear = Rig::new(Kind::Lfs, 0.93, 12.0).changes(80, 20);
     assert_eq!((cheap, dear), (vec![], vec![Kind::HyLog]));

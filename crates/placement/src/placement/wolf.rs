@@ -1,14 +1,14 @@
-//! WOLF: pages are sorted into several write buffers by how often they are written, so that a segment holds
-//! either active pages, and is soon empty, or inactive ones, and stays full (Wang and Hu, "WOLF: a novel
-//! reordering write buffer to boost the performance of log-structured file systems", FAST 2002).
+//! WOLF: pages are sorted into several write buffers by write frequency. So a segment holds either active pages and is
+//! soon empty, or inactive pages and stays full (Wang and Hu, "WOLF: a novel reordering write buffer to boost the
+//! performance of log-structured file systems", FAST 2002).
 //!
-//! Each page has a reference count, which begins anew once it is older than a bar: ten minutes at first.
-//! When as much was written as the buffers hold, the counts seen meanwhile are divided into as many parts
-//! as there are buffers, which is where the next pages are sorted; and the bar is doubled if nine tenths of
-//! the counts are equal, and halved if no more than one tenth is.
+//! Each page has a reference count. A count restarts when it is older than a time limit, initially ten minutes. After
+//! writes of the buffers' size, the counts seen meanwhile are divided into as many parts as buffers, and the next pages
+//! are sorted by these parts. The time limit is doubled if nine tenths of the counts are equal, and halved if at most
+//! one tenth is equal.
 //!
-//! The paper sorts what lies in its buffers, in memory, before it is written. Here a page is sorted when it
-//! comes, by the counts of those before it: nothing has to wait for others.
+//! The paper sorts the contents of its buffers in memory before they are written. Here a page is sorted when it
+//! arrives, by the counts of earlier pages, so no page waits for others.
 //!
 //! Counts are kept for a bounded number of pages (`placement/wolf/references.rs`).
 
@@ -23,30 +23,30 @@ use forebay_units::SECTOR_BYTES;
 use references::References;
 
 const SECOND: u64 = 1_000_000_000;
-/// The bar at first, and its bounds, in seconds.
+/// Initial time limit and its bounds, in seconds.
 const BAR: u64 = 600;
 const BAR_MIN: u64 = 1;
 const BAR_MAX: u64 = 86_400;
-/// Shares of equal counts beyond which the bar is doubled, and up to which it is halved.
+/// Fraction of equal counts above which the time limit is doubled, and up to which it is halved.
 const EQUAL_MANY: f64 = 0.9;
 const EQUAL_FEW: f64 = 0.1;
-/// Counts that are told apart.
+/// Number of distinguished counts.
 const COUNTS: usize = 256;
 const BUFFERS_MAX: usize = 8;
 
-/// Reference counts, and how pages are sorted by them.
+/// Reference counts, and the sorting of pages by them.
 #[derive(Debug)]
 pub(super) struct Wolf {
     page: u32,
     buffers: usize,
-    /// Page writes that the buffers hold.
+    /// Capacity of the buffers, in page writes.
     room: u64,
     references: References,
-    /// In seconds.
+    /// Time limit of a count, in seconds.
     bar: u64,
-    /// A page goes to the buffer before, the more active one, for each of these that its count is above.
+    /// Bounds between buffers: for each bound that its count exceeds, a page goes to the next more active buffer.
     bounds: [u64; BUFFERS_MAX - 1],
-    /// Page writes by count, of what is in the buffers.
+    /// Page writes by count, for the pages in the buffers.
     seen: [u64; COUNTS],
     held: u64,
     active: u64,
@@ -72,13 +72,13 @@ impl Wolf {
         }
     }
 
-    /// The buffer of a page with this count: 0 the most active.
+    /// Returns the buffer of a page with this count. Buffer 0 is the most active.
     fn buffer(&self, count: u64) -> usize {
         let bounds = &self.bounds[..self.buffers - 1];
         bounds.iter().filter(|&&bound| count <= bound).count()
     }
 
-    /// The buffers are full: counts are sorted anew, and the bar is set.
+    /// Recomputes the bounds and the time limit when the buffers are full.
     fn turn(&mut self) {
         let mut below = 0;
         let mut bounds = [0; BUFFERS_MAX - 1];
@@ -160,7 +160,7 @@ impl Placement for Wolf {
         ]
     }
 
-    /// The references are lost: after a restart pages are inactive until written again.
+    /// References are not saved: after a restart pages are inactive until they are written again.
     fn save(&self) -> Vec<u8> {
         let mut numbers = [self.bar; BUFFERS_MAX];
         numbers[1..].copy_from_slice(&self.bounds);

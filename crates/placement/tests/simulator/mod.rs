@@ -1,7 +1,7 @@
-//! A log-structured medium as far as placement and cleaning go: pages without content, segments as lists
-//! of pages, and nothing ever waits. What is counted is what would be read and written.
+//! A log-structured device for the simulation of placement and cleaning: pages without content, segments as lists of
+//! pages, and no waiting. It counts the pages that would be read and written.
 //!
-//! It asks the policies what the engine asks them.
+//! It calls the policies as the engine does.
 
 use forebay_placement::WriteClock;
 use forebay_placement::placement::{
@@ -14,14 +14,14 @@ use forebay_units::Sector;
 /// Sectors of a page: 8 KiB.
 pub(crate) const PAGE: u64 = 16;
 const NONE: u32 = u32::MAX;
-/// Nanoseconds between two writes of users: a thousand a second.
+/// Nanoseconds between two client writes: a thousand a second.
 const BETWEEN: u64 = 1_000_000;
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) kind: Kind,
-    /// How victims are chosen, if not as the policy would have it.
+    /// Method of choosing victims, if it differs from the policy's.
     pub(crate) selection: Option<Selection>,
     pub(crate) segments: u32,
     /// Pages of a segment.
@@ -34,7 +34,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// A medium of which `d` is data.
+    /// Creates the parameters of a device whose utilisation is `d`.
     pub(crate) fn new(kind: Kind, segments: u32, pages: u32, d: f64) -> Config {
         Config {
             kind,
@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// What was read and written, in pages; of segments, their number.
+/// Pages read and written. For segments, their number.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) users: u64,
@@ -63,12 +63,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Pages written for each one that users write.
+    /// Returns the pages written per page that clients write.
     pub(crate) fn amplification(&self) -> f64 {
         (self.users + self.moved + self.plugged) as f64 / self.users as f64
     }
 
-    /// Segment I/Os for each segment's worth of pages that users write, as `forebay_placement::cost` counts.
+    /// Returns the segment I/Os per segment's worth of pages that clients write, as in `forebay_placement::cost`.
     pub(crate) fn cost(&self, pages: u32, in_place: f64) -> f64 {
         let pages = f64::from(pages);
         let single = (self.in_place + self.plugged) as f64 * in_place / pages;
@@ -86,28 +86,28 @@ struct Segment {
     closed: u64,
 }
 
-/// A medium in use.
+/// A device in use.
 pub(crate) struct Simulator {
     config: Config,
     policy: Box<dyn Placement>,
     needs: Needs,
-    /// Where each page lies, as a slot, and when it was written.
+    /// Slot of each page, and the time of its last write.
     places: Vec<u32>,
     born: Vec<u64>,
-    /// The page that lies in each slot.
+    /// The page in each slot.
     slots: Vec<u32>,
     segments: Vec<Segment>,
     victims: Victims,
     free: Vec<u32>,
     open: [Vec<Option<u32>>; 2],
-    /// A segment whose holes are being plugged, and the slot to look at next.
+    /// A segment whose holes are being plugged, and the next slot to examine.
     plugging: Option<(u32, u32)>,
     clock: u64,
     pub(crate) tally: Tally,
 }
 
 impl Simulator {
-    /// All data is written once, in order.
+    /// Creates a device on which all data was written once, in order.
     pub(crate) fn new(config: Config) -> Simulator {
         let slots = (config.segments * config.pages) as usize;
         let mut policy = config.kind.build(&config.options);
@@ -146,7 +146,7 @@ impl Simulator {
         simulator
     }
 
-    /// `times` writes of pages that `next` says, and then `measured` more, which are counted.
+    /// Runs `times` writes of pages from `next`, and then `measured` more, which are counted.
     pub(crate) fn run(
         &mut self,
         times: u64,
@@ -159,7 +159,7 @@ impl Simulator {
         self.tally
     }
 
-    /// The share of the room in use that is live: without free segments, and what is unwritten in open ones.
+    /// Returns the fraction of live pages in the used space, without free segments and unwritten space in open ones.
     pub(crate) fn utilisation(&self) -> f64 {
         let open = self.open.iter().flatten().flatten();
         let pages = self.config.pages;
@@ -170,7 +170,7 @@ impl Simulator {
         f64::from(self.config.data) / f64::from(used)
     }
 
-    /// A user writes a page.
+    /// Writes a page as a client.
     pub(crate) fn write(&mut self, page: u32) {
         self.make_room();
         let old = self.places[page as usize];
@@ -240,7 +240,7 @@ impl Simulator {
         }
     }
 
-    /// Cleans until there are as many free segments as cleaning needs, in the worst case, and one more.
+    /// Cleans until the free segments suffice for the worst case of cleaning, plus one.
     fn make_room(&mut self) {
         let needed = usize::from(self.needs.moved) + self.config.together;
         while self.free.len() <= needed {
@@ -313,7 +313,7 @@ impl Simulator {
         }
     }
 
-    /// Puts `page` into the next hole; false if there is none.
+    /// Puts `page` into the next hole. Returns false if no hole is left.
     fn plug(&mut self, page: u32) -> bool {
         loop {
             let Some((number, at)) = self.plugging else {

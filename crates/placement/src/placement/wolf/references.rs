@@ -1,15 +1,15 @@
-//! How often pages were referenced lately, for as many as there is memory for.
+//! Recent reference counts of pages, as many as fit into memory.
 
 use crate::placement::pages::spread;
 
-/// Pages that share a set: of these, the least referenced one leaves when another comes.
+/// Pages in a set. A new page replaces the least referenced page of its set.
 const WAYS: usize = 4;
 
-/// A page; one that was never referenced has a count of 0.
+/// Reference count of a page. A count of 0 means an unused entry.
 #[derive(Clone, Copy, Default, Debug)]
 struct Entry {
     page: u64,
-    /// When its count began, in seconds.
+    /// Start of the count, in seconds.
     since: u32,
     count: u32,
 }
@@ -18,12 +18,12 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct References {
     count: usize,
-    /// None before the first reference.
+    /// Sets of entries. Empty before the first reference.
     sets: Vec<[Entry; WAYS]>,
 }
 
 impl References {
-    /// As many as go into so many bytes.
+    /// Creates references that take at most `bytes` bytes.
     pub(super) fn new(bytes: usize) -> References {
         let sets = bytes / size_of::<[Entry; WAYS]>();
         References {
@@ -32,7 +32,7 @@ impl References {
         }
     }
 
-    /// The count of `page`: 0 if it began longer than `bar` seconds ago, or is not known.
+    /// Returns the count of `page`: 0 if the count began longer than `bar` seconds ago, or is unknown.
     pub(super) fn get(&self, page: u64, seconds: u64, bar: u64) -> u64 {
         let mut set = self.sets.get(self.set(page)).into_iter().flatten();
         let found = set.find(|entry| entry.count > 0 && entry.page == page);
@@ -40,7 +40,7 @@ impl References {
         counts.map_or(0, |entry| u64::from(entry.count))
     }
 
-    /// One more reference to `page`: the new count.
+    /// Counts a reference to `page`; returns the new count.
     pub(super) fn count(&mut self, page: u64, seconds: u64, bar: u64) -> u64 {
         if self.sets.is_empty() {
             self.sets = vec![[Entry::default(); WAYS]; self.count];
