@@ -1,10 +1,9 @@
-//! Waiting for a model: its time passes as the clock does, and whoever gave it a command waits until that is
-//! done.
+//! Waiting for a model: the model's time follows the clock, and each command waits until the model has done it.
 //!
 //! Invariants:
-//! - The model is told of commands in the order of their time, and time passes for it up to a command's arrival
-//!   before it is told of it.
-//! - While the model has an event to come, the clockwork task sleeps no longer than until that event.
+//! - The model gets commands in the order of their time. Its time advances up to a command's arrival before it gets the
+//! command.
+//! - While the model has a future event, the clockwork task sleeps at most until that event.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -15,26 +14,26 @@ use std::task::{Context, Poll, Waker};
 use forebay_rt::{Instant, Rt, Sleep, Task};
 use slab::Slab;
 
-/// A command of this number was done then.
+/// Completion of the command with this number, at this time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Done {
     pub(crate) id: u64,
     pub(crate) at: Instant,
 }
 
-/// What takes commands and says when they are done: state apart from waiting.
+/// A model that takes commands and computes their completion times: state without waiting.
 pub(crate) trait Model: 'static {
-    /// When something next happens; `None` if nothing will.
+    /// Returns the time of the next event. `None` if the model has no future event.
     fn next_event(&self) -> Option<Instant>;
 
-    /// Lets time pass up to `now`; adds what is done by then to `done`.
+    /// Advances time to `now`; adds completed commands to `done`.
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>);
 }
 
-/// A model, and the task in which its time passes.
+/// A model, and the task that advances its time.
 pub(crate) struct Clockwork<M> {
     shared: Rc<Shared<M>>,
-    /// Ends with this.
+    /// Task that ends when this value is dropped.
     _task: Task<()>,
 }
 
@@ -46,10 +45,10 @@ struct Shared<M> {
 struct State<M> {
     model: M,
     waiting: Slab<Waiting>,
-    /// Wakes the clockwork, and until when it sleeps (`None`: until it is woken).
+    /// Waker of the clockwork task, and the end of its sleep (`None`: until it is woken).
     clockwork: Option<Waker>,
     sleeps_until: Option<Instant>,
-    /// Kept for their memory.
+    /// Buffers, kept to reuse their memory.
     done: Vec<Done>,
     woken: Vec<Waker>,
 }
@@ -58,7 +57,7 @@ struct State<M> {
 struct Waiting {
     done: Option<Instant>,
     waker: Option<Waker>,
-    /// Nobody waits any more.
+    /// True if the command's future was dropped.
     orphaned: bool,
 }
 
@@ -85,18 +84,18 @@ impl<M: Model> Clockwork<M> {
         self.shared.rt.now()
     }
 
-    /// Looks at the model, as it was when it last was told or asked something.
+    /// Passes the model to `look`, in its state after the last command or event.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&M) -> T) -> T {
         look(&self.shared.state.borrow().model)
     }
 
-    /// Changes the model at once, by what takes no time.
+    /// Changes the model immediately, without using time.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut M) -> T) -> T {
         change(&mut self.shared.state.borrow_mut().model)
     }
 
-    /// Gives the model a command, which arrives when the result is first polled; that resolves to
-    /// when it was done.
+    /// Gives the model a command, which arrives when the returned future is first polled. Returns the time of
+    /// completion.
     pub(crate) async fn command(&self, give: impl FnOnce(&mut M, Instant, u64)) -> Instant {
         let now = self.shared.rt.now();
         let key = self.shared.pass(now, |state| {
@@ -114,7 +113,7 @@ impl<M: Model> Clockwork<M> {
     }
 }
 
-/// Lets the model's time pass as the clock does, and wakes who waited.
+/// Advances the model's time with the clock, and wakes waiting commands.
 async fn run<M: Model>(shared: Rc<Shared<M>>) {
     let mut sleep: Option<(Instant, Sleep)> = None;
     poll_fn(|cx| {
@@ -144,7 +143,7 @@ async fn run<M: Model>(shared: Rc<Shared<M>>) {
 }
 
 impl<M: Model> Shared<M> {
-    /// Lets time pass up to `now`, then does `then`, then wakes whose commands are done.
+    /// Advances time to `now`, then calls `then`, then wakes completed commands.
     fn pass<T>(&self, now: Instant, then: impl FnOnce(&mut State<M>) -> T) -> T {
         let mut state = self.state.borrow_mut();
         let State {
@@ -174,7 +173,7 @@ impl<M: Model> Shared<M> {
     }
 }
 
-/// A command that the model has.
+/// A command that was given to the model.
 struct Command<'a, M> {
     shared: &'a Shared<M>,
     key: usize,
@@ -205,7 +204,7 @@ impl<M> Drop for Command<'_, M> {
             Some(_) => drop(state.waiting.remove(self.key)),
             None => entry.orphaned = true,
         }
-        // A waker may be the last hold on a task, whose requests borrow the state.
+        // A waker may hold the last reference to a task, whose requests borrow the state.
         drop(state);
         drop(waker);
     }

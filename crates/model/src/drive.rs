@@ -1,18 +1,18 @@
-//! The mechanical disk as what times an emulated device.
+//! The mechanical disk as the timing of an emulated device.
 
 use forebay_rt::Instant;
 
 use crate::Timing;
 use crate::disk::{Caches, Completion, Disk, Op, Options, Spec};
 
-/// A drive: a mechanical disk, and whether its answers to writes can be relied on.
+/// A drive: a mechanical disk, and its write cache setting.
 pub struct Drive {
     disk: Disk,
     write_cache: bool,
 }
 
 impl Drive {
-    /// A drive of that kind, at rest.
+    /// Creates an idle drive with these parameters.
     pub fn new(spec: Spec, options: Options) -> Drive {
         let write_cache = match options.caches {
             Caches::Off => false,

@@ -1,20 +1,20 @@
-//! A device that holds its data in another and answers with a model's timing.
+//! A device that stores its data in another device and answers with the timing of a model.
 //!
-//! The data's own I/O and the model's time run side by side; a request is answered when both are over.
-//! So the answer is never early, and late only if the device beneath is slower than the model, or the
-//! clock wakes us late. [`Emulated::lateness`] says how late answers were.
+//! The data's own I/O and the model's time run concurrently. A request completes when both are done. So an answer is
+//! never early. It is late only if the device below is slower than the model, or if the clock wakes the task late.
+//! [`Emulated::lateness`] returns the delays of answers.
 //!
-//! Time is the executor's: on the wall clock this is an old disk to be used, on a virtual clock one to
-//! be simulated as fast as the processor allows. Nothing here can tell the two apart.
+//! The time is that of the executor. On the wall clock the device can be used like an old disk. On a virtual clock it
+//! is simulated as fast as the processor allows. The code does not distinguish the two.
 //!
-//! What is promised is what such a drive promises. With its write cache on, completed writes are
-//! volatile, and a flush waits for the medium, the model's and the real one. With its write cache off,
-//! a write that has completed is on the medium: the data is then written through beneath, too, which
-//! takes place during the model's time and costs nothing more; a flush has nothing to do. Old drives
-//! know no discard; it goes to the data beneath and takes none of the model's time, and so does what
-//! is zeroed by unmapping, if the data beneath can do that. Other zeroes are written as any data.
+//! The device gives the guarantees of the modelled drive. With a write cache, completed writes are volatile, and a
+//! flush waits until the model and the real device have written all data. Without a write cache, a completed write is
+//! durable. The data is then also written through to the device below. This happens during the model's time and costs
+//! no additional time. A flush does nothing. Old drives have no discard, so discards only go to the data below and take
+//! no model time. Zeroing by unmapping is treated likewise, if the device below supports it. Other zeroes are written
+//! as data.
 //!
-//! How the model is waited for is in `clockwork.rs`.
+//! `clockwork.rs` waits for the model.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -29,47 +29,47 @@ use crate::clockwork::{Clockwork, Done, Model};
 use crate::disk::{Completion, Op};
 use crate::lateness::{Late, Lateness};
 
-/// The longest transfer that one command asks for, in sectors: the ten-byte SCSI commands count them
-/// in 16 bits. Longer requests become several commands, one after another.
+/// The longest transfer of a single command, in sectors: the ten-byte SCSI commands have a 16-bit count. Longer
+/// requests become several consecutive commands.
 const COMMAND_SECTORS_MAX: u64 = 0xffff;
 
-/// What says how long requests take: state apart from waiting.
+/// A timing model for requests: state without waiting.
 pub trait Timing {
-    /// The sectors of 512 bytes there are.
+    /// Returns the capacity in sectors of 512 bytes.
     fn blocks(&self) -> u64;
 
-    /// True if writes are answered before they are on the medium.
+    /// Returns true if writes are answered before they are durable.
     fn has_write_cache(&self) -> bool;
 
-    /// Takes a request that arrives at `now`, up to which time has passed; `id` comes back with its
-    /// completion.
+    /// Takes a request that arrives at `now`. The caller must have advanced the model to `now`. The completion carries
+    /// `id`.
     fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32);
 
-    /// Takes the command to bring all that is in the write cache to the medium.
+    /// Takes a command to make the contents of the write cache durable.
     fn flush(&mut self, now: Instant, id: u64);
 
-    /// When something next happens; `None` if nothing will.
+    /// Returns the time of the next event. `None` without a future event.
     fn next_event(&self) -> Option<Instant>;
 
-    /// Lets time pass up to `now`; adds what is done by then to `done`.
+    /// Advances time to `now`; adds completed requests to `done`.
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>);
 }
 
-/// Why a disk cannot be emulated over a device.
+/// Reason why a disk cannot be emulated over a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmulatedError {
-    /// There is more data than the disk has room for.
+    /// The data is larger than the disk.
     #[error("the data has {len} bytes, but the disk holds {capacity}")]
     TooLarge {
         /// Bytes of data.
         len: u64,
-        /// Bytes on the disk.
+        /// Bytes of the disk.
         capacity: u64,
     },
 }
 
-/// A device with the content of another and the timing of a model. Data shorter than the disk is the
-/// disk's first part.
+/// A device with the content of another one and the timing of a model. If the data is shorter than the disk, it
+/// occupies the disk's first part.
 pub struct Emulated {
     clockwork: Clockwork<Timed>,
     late: RefCell<Late>,
@@ -77,10 +77,10 @@ pub struct Emulated {
     geometry: Geometry,
 }
 
-/// A model of a disk, and what it said last.
+/// A model of a disk, and a buffer for its completions.
 struct Timed {
     disk: Box<dyn Timing>,
-    /// Kept for its memory.
+    /// Buffer, kept to reuse its memory.
     done: Vec<Completion>,
 }
 
@@ -97,10 +97,10 @@ impl Model for Timed {
 }
 
 impl Emulated {
-    /// The disk `disk`, holding what `data` holds.
+    /// Creates the device with the timing of `disk` and the content of `data`.
     ///
     /// # Errors
-    /// If there is more of it than the disk can hold.
+    /// If the data is larger than the disk.
     pub fn new(
         rt: &Rt,
         data: Rc<dyn Device>,
@@ -129,12 +129,12 @@ impl Emulated {
         })
     }
 
-    /// How late answers have been so far.
+    /// Returns the delays of answers so far.
     pub fn lateness(&self) -> Lateness {
         self.late.borrow().summary()
     }
 
-    /// Has the model transfer `range` (bytes); returns when it was done.
+    /// Lets the model transfer `range` (bytes); returns the completion time.
     async fn transfer(&self, op: Op, range: Range<u64>) -> Instant {
         let (mut first, end) = (range.start / SECTOR_BYTES, range.end / SECTOR_BYTES);
         loop {
@@ -153,7 +153,7 @@ impl Emulated {
     async fn transfer_write(&self, range: Range<u64>, durability: Durability) -> Instant {
         let done = self.transfer(Op::Write, range).await;
         match durability {
-            // A drive of that time has no such thing, and the system flushes instead.
+            // Drives of that time do not support FUA, so the system flushes instead.
             Durability::Fua if self.geometry.volatile => self.flush_cache().await,
             _ => done,
         }
@@ -165,7 +165,7 @@ impl Emulated {
             .await
     }
 
-    /// Answers when both are over: the data's I/O and the model's time.
+    /// Completes when the data's I/O and the model's time are both done.
     async fn both<T>(
         &self,
         data: impl Future<Output = Result<T>>,
@@ -178,7 +178,8 @@ impl Emulated {
         result
     }
 
-    /// How data must be written beneath so that what completes here is as durable as it says.
+    /// Returns the durability with which data must be written below, so that completed writes have their guaranteed
+    /// durability.
     fn beneath(&self, durability: Durability) -> Durability {
         if self.geometry.volatile {
             return durability;

@@ -1,4 +1,4 @@
-//! A disk that takes the same time for every request, one after another: a quota of I/Os a second.
+//! A disk with the same service time for every request, one after the other: a quota of I/Os a second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use forebay_rt::Instant;
 use crate::Timing;
 use crate::disk::{Completion, Op, Service};
 
-/// A disk without a cache that serves each command in the same time, wherever and however long it is.
+/// A disk without a cache that serves each command in the same time, regardless of its place and length.
 pub struct Even {
     blocks: u64,
     each: Duration,
-    /// When it is done with all that it was asked for.
+    /// Time at which all submitted requests are done.
     busy: Instant,
-    /// What is not done yet, in the order in which it will be.
+    /// Requests in progress, in the order of their completion.
     waiting: VecDeque<Completion>,
 }
 
 impl Even {
-    /// A disk of so many sectors of 512 bytes that takes `each` for a command.
+    /// Creates a disk of `blocks` sectors of 512 bytes that serves a command in `each`.
     pub fn new(blocks: u64, each: Duration) -> Even {
         Even {
             blocks,
@@ -53,7 +53,7 @@ impl Timing for Even {
         self.serve(now, id, self.each);
     }
 
-    /// Has nothing to do, after what was asked for before.
+    /// Completes without work, after the requests submitted before.
     fn flush(&mut self, now: Instant, id: u64) {
         self.serve(now, id, Duration::ZERO);
     }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(done_by(&mut disk, ms(24)), [(1, ms(15))]);
         assert_eq!(done_by(&mut disk, ms(25)), [(2, ms(25)), (3, ms(25))]);
         assert_eq!(disk.next_event(), None);
-        // Time in which it had nothing to do is not saved up.
+        // Idle time is not saved up.
         disk.submit(ms(100), 4, Op::Write, 0, 8);
         assert_eq!(disk.next_event(), Some(ms(110)));
     }

@@ -1,18 +1,18 @@
-//! How late an emulated device answers, against its model.
+//! Delays of an emulated device's answers, compared with its model.
 
 use std::time::Duration;
 
 use forebay_rt::Instant;
 
-/// Upper bounds of the classes that answers are counted in, in microseconds.
+/// Upper bounds of the classes in which answers are counted, in microseconds.
 const BOUNDS_US: [u64; 17] = [
     5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000,
 ];
 
-/// What was seen so far.
+/// Delays so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
-    /// By class; the last is beyond all bounds.
+    /// Counts by class. The last class is beyond all bounds.
     counts: [u64; BOUNDS_US.len() + 1],
     by_data: u64,
     total: Duration,
@@ -29,8 +29,7 @@ impl Late {
         }
     }
 
-    /// Counts an answer given `now`, whose time by the model was `model` and whose data was there at
-    /// `data`.
+    /// Counts an answer at `now`. The model completed the request at `model`, and its data was ready at `data`.
     pub(crate) fn note(&mut self, model: Instant, data: Instant, now: Instant) {
         let late = now.since(model);
         let us = late.as_nanos().div_ceil(1000) as u64;
@@ -53,7 +52,7 @@ impl Late {
         }
     }
 
-    /// The least bound within which `percent` of the answers came.
+    /// Returns the lowest class bound for `percent` of the answers.
     fn percentile(&self, answers: u64, percent: u64) -> Duration {
         let enough = (answers * percent).div_ceil(100);
         let mut seen = 0;
@@ -67,20 +66,20 @@ impl Late {
     }
 }
 
-/// How late answers were: the time between the model's completion of a request and ours.
+/// Delays of answers: the time between the model's completion of a request and the device's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lateness {
-    /// Answers given.
+    /// Number of answers.
     pub answers: u64,
-    /// How many of them had to wait for their data after the model's time was over.
+    /// Number of answers that waited for their data after the model's completion.
     pub by_data: u64,
-    /// The mean.
+    /// Mean delay.
     pub mean: Duration,
-    /// Half of the answers were no later than this (rounded up to a class of about a third).
+    /// Median delay (rounded up to a class of about a third).
     pub p50: Duration,
-    /// 99 of 100 answers were no later than this (rounded likewise).
+    /// Delay of the 99th percentile (rounded likewise).
     pub p99: Duration,
-    /// The latest.
+    /// Longest delay.
     pub worst: Duration,
 }
 

@@ -1,11 +1,10 @@
-//! Disk models: how long would a named real disk take?
+//! Disk models: the durations of requests on real, named disks.
 //!
-//! A model is plain state: requests go in with the instant they arrive, completions come out with
-//! the instant they are done. It does no waiting and holds no data. [`Emulated`] does the waiting and
-//! has the data: a device that answers as the model says.
+//! A model is plain state: requests enter with their time of arrival, and completions leave with their time. It does
+//! not wait and stores no data. [`Emulated`] waits and has the data: a device with the timing of a model.
 //!
-//! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`
-//! (which waits by `clockwork.rs`); `zoned.rs`, the zones of a shingled disk.
+//! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs` (which waits with
+//! `clockwork.rs`); `zoned.rs`, the zones of a shingled disk.
 
 mod clockwork;
 pub mod disk;

@@ -16,8 +16,8 @@
 //! Left out: zones that are opened, closed and finished by command, and limits on open zones. [`ZoneUsage`] has the most
 //! zones that were partly written at one time, which can be compared with a drive's limit.
 //!
-//! [`Zoned`] checks a write when it arrives, so several writes to one zone may be under way if they come in order, as
-//! with a queue that keeps the order of the writes of a zone.
+//! [`Zoned`] checks a write when it arrives. So several writes to one zone may be in flight if they arrive in order, as
+//! from a queue that keeps the order of the writes of each zone.
 
 use std::cell::RefCell;
 use std::io;
@@ -41,7 +41,7 @@ pub enum ZonedError {
         /// Bytes of a physical block.
         block: u32,
     },
-    /// A zone is longer than a discard's unit can be.
+    /// A zone is longer than the maximum discard granularity.
     #[error("a zone of {0} bytes; zones have less than 4 GiB here")]
     Long(u64),
     /// The device is too short for the conventional part and one zone.
@@ -49,12 +49,12 @@ pub enum ZonedError {
     TooShort {
         /// Length of the device, in bytes.
         have: u64,
-        /// Least length, in bytes.
+        /// Minimum length, in bytes.
         need: u64,
     },
 }
 
-/// Reason why a zone does not take a write. The write had no effect. It is the source of the device's error.
+/// Reason why a zone refuses a write. The write had no effect. This error is the source of the device's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ZoneError {
     /// The write does not begin at the write pointer of its zone.
@@ -85,13 +85,13 @@ pub enum ZoneError {
 /// Counts of a [`Zoned`] device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ZoneUsage {
-    /// Zones that were reset while something was written in them.
+    /// Zones that were reset while they contained data.
     pub resets: u64,
     /// Writes that were refused.
     pub refused: u64,
     /// Bytes written to sequential zones.
     pub written: u64,
-    /// The most zones that were partly written at one time: neither empty nor full.
+    /// Maximum number of zones that were partly written at one time: neither empty nor full.
     pub partly_written_max: u64,
 }
 
@@ -124,11 +124,11 @@ impl State {
 }
 
 impl Zoned {
-    /// Zones of `zone` bytes behind `conventional` bytes of `below`, all of them empty. A rest of `below` that is shorter
-    /// than a zone is left out.
+    /// Creates empty zones of `zone` bytes behind `conventional` bytes of `below`. A remainder of `below` that is
+    /// shorter than a zone is unused.
     ///
     /// # Errors
-    /// If `below` cannot be divided so.
+    /// If `below` cannot be divided in this way.
     pub fn new(below: Rc<dyn Device>, conventional: u64, zone: u64) -> Result<Zoned, ZonedError> {
         let whole = below.geometry();
         let block = whole.physical_block_size;
@@ -164,7 +164,7 @@ impl Zoned {
         })
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn usage(&self) -> ZoneUsage {
         self.state.borrow().usage
     }
@@ -185,7 +185,7 @@ impl Zoned {
         Some(at.checked_sub(self.conventional)? / self.zone)
     }
 
-    /// Moves the write pointer over a write that arrives, or tells why the write is refused.
+    /// Moves the write pointer over an arriving write, or returns the reason why the write is refused.
     fn admit(&self, range: &Range<u64>) -> Result<(), ZoneError> {
         let Some(zone) = self.zone_of(range.start) else {
             let (from, to) = (range.start, range.end);
@@ -215,7 +215,7 @@ impl Zoned {
         Ok(())
     }
 
-    /// Admits a write, makes it with `write`, and moves the write pointer back if the device below fails.
+    /// Admits a write, executes it with `write`, and moves the write pointer back if the device below fails.
     async fn in_order(
         &self,
         op: Op,
@@ -247,7 +247,7 @@ impl Zoned {
         has_data
     }
 
-    /// The parts of a range that lie behind the write pointers, in bytes from the device's start.
+    /// Returns the parts of a range that lie behind the write pointers, in bytes from the device's start.
     fn unwritten(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut at = range.start.max(self.conventional);
         let mut parts = Vec::new();
@@ -289,8 +289,8 @@ impl Device for Zoned {
         self.below.flush()
     }
 
-    /// Resets the zones that lie in the range as a whole. No write to them may be under way. Of the conventional part, and of
-    /// zones that lie in the range in part, nothing is discarded.
+    /// Resets the zones that lie completely in the range. No write to them may be in flight. Discards nothing of the
+    /// conventional part, and of zones that lie only partly in the range.
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let from = range.start.max(self.conventional) - self.conventional;

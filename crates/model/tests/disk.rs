@@ -1,4 +1,4 @@
-//! What a disk does, seen from its host.
+//! A disk as its host sees it.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn disk(name: &str, caches: Caches) -> Disk {
     Disk::new(spec(name), options)
 }
 
-/// Runs until everything submitted is done.
+/// Runs until all submitted requests are done.
 fn finish(disk: &mut Disk) -> Vec<Completion> {
     let mut done = Vec::new();
     let mut last = at(0);
@@ -40,7 +40,7 @@ fn finish(disk: &mut Disk) -> Vec<Completion> {
     done
 }
 
-/// The time of one request on its own.
+/// Returns the completion of a single request.
 fn alone(disk: &mut Disk, now: u64, op: Op, first: u64, blocks: u32) -> Completion {
     disk.submit(at(now), 7, op, first, blocks);
     let done = finish(disk);
@@ -80,7 +80,7 @@ fn a_random_read_takes_overhead_seek_half_a_rotation_and_its_transfer() {
             (rotation - half).abs() < 0.05 * half,
             "{name}: waits {rotation} ms where half a rotation is {half}"
         );
-        // The bus runs beside the medium, and may end after it.
+        // The bus works concurrently with the platters, and may end later.
         assert!(
             total >= parts - 0.001 && total < parts + 1.0,
             "{name}: {total} of {parts}"
@@ -128,12 +128,12 @@ fn without_caches_the_same_block_costs_a_rotation_each_time() {
 fn what_was_read_and_what_follows_it_is_answered_from_memory() {
     for (name, _) in names() {
         if name == "atlas3" {
-            // It waits for a second read in a row: a test of its own, below.
+            // This drive reads ahead only after a second consecutive read: see the test of its own below.
             continue;
         }
         let mut disk = disk(name, Caches::Own);
         let miss = alone(&mut disk, 0, Op::Read, 400_000, 8);
-        // A long rest, for the read-ahead to get to its end.
+        // A long pause in which the read-ahead completes.
         let now = miss.at.as_nanos() + SECOND;
         let hit = alone(&mut disk, now, Op::Read, 400_008, 8);
         assert!(
@@ -150,7 +150,7 @@ fn what_was_read_and_what_follows_it_is_answered_from_memory() {
     }
 }
 
-/// Reads 8 blocks after a long rest, and says whether they came from memory.
+/// Reads 8 blocks after a long pause; returns true if they came from the cache.
 fn hits(disk: &mut Disk, now: &mut u64, first: u64) -> bool {
     *now += SECOND;
     let done = alone(disk, *now, Op::Read, first, 8);
@@ -168,7 +168,7 @@ fn a_drive_that_reads_whole_tracks_has_what_lies_before_too_and_no_more() {
     assert!(hits(&mut disk, &mut now, 400_120), "its end");
     assert!(!hits(&mut disk, &mut now, 399_780), "the track before");
     assert!(!hits(&mut disk, &mut now, 400_130), "the track after");
-    // What is on its way is waited for, and takes no more than the turn it is part of.
+    // A read waits for blocks of the read-ahead in progress, and takes no longer than its rotation.
     let mut disk = self::disk("atlas10k", Caches::Own);
     let miss = alone(&mut disk, 0, Op::Read, 399_796, 8);
     let now = miss.at.as_nanos();
@@ -191,7 +191,7 @@ fn a_drive_that_reads_whole_tracks_keeps_one_that_is_written_to() {
 
 #[test]
 fn a_drive_that_reads_ahead_in_sequence_waits_for_the_second_read_in_a_row() {
-    // The track is 399871 to 400126, the one after goes to 400382.
+    // The track is 399871 to 400126; the next one ends at 400382.
     let mut disk = disk("atlas3", Caches::Own);
     let mut now = 0;
     let mut hit = |first| hits(&mut disk, &mut now, first);
@@ -208,13 +208,13 @@ fn a_drive_that_reads_ahead_in_sequence_waits_for_the_second_read_in_a_row() {
 #[test]
 fn a_read_ahead_goes_on_after_a_hit_if_it_takes_the_room_of_what_was_handed_over() {
     let mut now = 0;
-    // 281 blocks from the end of a read on, the room of those handed over among them.
+    // 281 blocks from the end of a read on, including the space of the returned blocks.
     let mut disk = disk("barracuda", Caches::Own);
     assert!(!hits(&mut disk, &mut now, 400_000));
     assert!(hits(&mut disk, &mut now, 400_100));
     assert!(hits(&mut disk, &mut now, 400_350), "the hit made room");
     assert!(!hits(&mut disk, &mut now, 400_100), "which was taken");
-    // 511 blocks with those asked for, and then the drive is at rest.
+    // 511 blocks including the requested ones. Then the drive is idle.
     let mut disk = self::disk("ibm18es", Caches::Own);
     assert!(!hits(&mut disk, &mut now, 400_000));
     assert!(hits(&mut disk, &mut now, 400_100));
@@ -234,12 +234,12 @@ fn a_read_on_the_track_where_the_heads_are_takes_the_shortest_seek_less_a_head_s
         done.service.overhead.as_micros()
     };
     let mut now = 0;
-    // After a write: 1.943 - 0.1 ms; after a read what was extracted.
+    // After a write 1.943 - 0.1 ms; after a read the extracted value.
     let mut barracuda = disk("barracuda", Caches::Off);
     overhead(&mut barracuda, &mut now, Op::Write, 400_000);
     let mut read = |first| overhead(&mut barracuda, &mut now, Op::Read, first);
     assert_eq!([read(400_020), read(400_040)], [1843, 613]);
-    // Always, where no overhead was extracted: 1.663 - 0.999 ms. The seek to block 0 has it.
+    // Always, if no overhead was extracted: 1.663 - 0.999 ms. The seek to block 0 includes it.
     let mut atlas3 = disk("atlas3", Caches::Off);
     let mut read = |first| overhead(&mut atlas3, &mut now, Op::Read, first);
     read(400_000);
@@ -272,11 +272,11 @@ fn a_read_ahead_under_way_is_waited_for_and_a_read_elsewhere_interrupts_it() {
     let mut disk = disk("barracuda", Caches::Own);
     let miss = alone(&mut disk, 0, Op::Read, 400_000, 8);
     let now = miss.at.as_nanos();
-    // 100 blocks on, half a rotation away: the heads are on their way there.
+    // The block is 100 blocks further on, half a rotation away: the heads will pass it.
     let coming = alone(&mut disk, now, Op::Read, 400_100, 8);
     assert!(took(now, coming) < Duration::from_millis(8));
     assert_eq!(coming.service.seek, Duration::ZERO);
-    // Elsewhere, at once: from then on nothing more comes in.
+    // A read elsewhere, without a pause, ends the read-ahead.
     let now = coming.at.as_nanos();
     let elsewhere = alone(&mut disk, now, Op::Read, 3_000_000, 8);
     let now = elsewhere.at.as_nanos() + SECOND;
@@ -306,7 +306,7 @@ fn a_write_is_reported_at_once_and_a_flush_waits_for_the_medium() {
         let flushed = finish(&mut disk);
         assert_eq!(flushed.len(), 1, "{name}");
         let waited = flushed[0].at.since(at(now));
-        // The arm has to get there at least.
+        // The arm must move there at least.
         assert!(waited > Duration::from_micros(500), "{name}: {waited:?}");
         disk.flush(flushed[0].at, 10);
         let nothing = finish(&mut disk);
@@ -333,7 +333,7 @@ fn what_was_just_written_is_read_from_memory() {
     let now = write.at.as_nanos();
     let read = alone(&mut disk, now, Op::Read, 3_000_000, 8);
     assert_eq!(read.service.seek, Duration::ZERO);
-    // On a drive that cannot do that, it waits for the medium.
+    // A drive without this ability reads the platters.
     let mut disk = self::disk("ibm18es", Caches::Own);
     let write = alone(&mut disk, 0, Op::Write, 3_000_000, 8);
     let now = write.at.as_nanos();
@@ -347,7 +347,7 @@ fn a_read_after_a_write_of_a_part_of_it_comes_from_the_medium() {
     let write = alone(&mut disk, 0, Op::Write, 3_000_004, 4);
     let now = write.at.as_nanos();
     let read = alone(&mut disk, now, Op::Read, 3_000_000, 16);
-    // First the destage, which takes a seek, and then the read, which waits for the blocks.
+    // The destage comes first, with a seek, and then the read, which waits for its blocks.
     assert!(
         took(now, read) > Duration::from_millis(8),
         "{:?}",
@@ -357,8 +357,8 @@ fn a_read_after_a_write_of_a_part_of_it_comes_from_the_medium() {
 
 #[test]
 fn what_is_written_while_it_is_being_read_is_not_kept_as_read() {
-    // Found in review: the segment that was being filled was emptied by the write, and then
-    // counted as filled from block 0 on.
+    // Found in review: the write emptied the segment being filled. The segment was then treated as filled from block 0
+    // on.
     let mut disk = disk("barracuda", Caches::Own);
     disk.submit(at(0), 0, Op::Read, 400_000, 8);
     disk.submit(at(1_000_000), 1, Op::Write, 400_004, 4);
@@ -374,8 +374,8 @@ fn what_is_written_while_it_is_being_read_is_not_kept_as_read() {
 
 #[test]
 fn a_write_drops_what_was_read_around_it_also_where_a_write_was_held_before() {
-    // Found by looking at which reads after writes were hits on the real drive: a segment that had
-    // once held a write took writes in among blocks it had read.
+    // Found by a comparison of hits after writes with the real drive: a segment that had once held a write accepted
+    // further writes between blocks of a read.
     let mut disk = disk("barracuda", Caches::Own);
     let mut now = 0;
     let mut rest = |disk: &mut Disk, op, first| {
@@ -421,7 +421,7 @@ fn sequential_writes_share_their_way_to_the_medium() {
     }
     disk.flush(at(now), 1);
     let end = finish(&mut disk)[0].at.as_nanos();
-    // 512 blocks are three tracks; apart, each write would take a rotation.
+    // 512 blocks are three tracks; separate writes would take a rotation each.
     assert!(end < 200_000_000, "{end}");
 }
 
@@ -469,7 +469,7 @@ fn the_elevator_serves_in_one_sweep_up_and_one_down() {
             ..Options::default()
         },
     );
-    // The first is taken at once; the others wait while the arm is on its way to the middle.
+    // The first request starts at once. The others wait while the arm moves to the middle.
     disk.submit(at(0), 0, Op::Read, 2_000_000, 8);
     for (id, first) in [(1, 100), (2, 4_000_000), (3, 1_000_000), (4, 3_000_000)] {
         disk.submit(at(1), id, Op::Read, first, 8);
@@ -515,7 +515,7 @@ fn every_request_is_done_once_whatever_the_caches_and_the_queue() {
     }
 }
 
-/// Reads, writes and flushes that overlap, some at once and some after rests.
+/// Runs overlapping reads, writes and flushes, some at once and some after pauses.
 fn mixture(spec: Spec, options: Options, seed: u64, what: &str) -> Vec<Completion> {
     let mut disk = Disk::new(spec, options);
     let seed = Rng::new(seed);

@@ -1,5 +1,5 @@
-//! The emulated device over a model whose times are easily told: every command takes 5 ms at the one
-//! arm; with a write cache, a write is answered at once and each costs a flush 5 ms.
+//! The emulated device over a model with simple times: every command takes 5 ms on a single arm. With a write cache, a
+//! write is answered at once, and each write adds 5 ms to the next flush.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ struct Arm {
     cached: u32,
     free_at: Instant,
     queue: VecDeque<Completion>,
-    /// Commands given, shared with the test.
+    /// Commands received, shared with the test.
     log: Rc<RefCell<Vec<(Op, u64, u32)>>>,
 }
 
@@ -71,7 +71,7 @@ impl Timing for Arm {
     }
 }
 
-/// Makes I/O take time, and notes how data is written.
+/// Device that delays I/O, and records the kinds of writes.
 struct Slow {
     rt: Rt,
     delay: Duration,
@@ -192,7 +192,7 @@ fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing
         let before = ms(&rt);
         disk.flush().await.unwrap();
         assert_eq!(ms(&rt), before);
-        // The flush below is that of the zeroes, which cannot be written through.
+        // The flush below belongs to the zeroes, which cannot be written through.
         assert_eq!(*below.calls.borrow(), ["fua", "zeroes", "flush"]);
     });
 }
@@ -323,7 +323,7 @@ fn a_named_drive_keeps_writes_volatile_only_with_its_write_cache() {
             })
         };
         assert!(!volatile(Caches::Off) && !volatile(choice(false)));
-        // This drive's own setting is to report sequential writes at once.
+        // The drive's own setting reports sequential writes at once.
         assert!(volatile(choice(true)) && volatile(Caches::Own));
     });
 }

@@ -1,4 +1,4 @@
-//! Plain flash as a device: what is refused, how long it takes by the chips' data sheet, and what wears.
+//! Plain flash as a device: refused requests, durations according to the chips' data sheet, and wear.
 
 use std::rc::Rc;
 
@@ -13,8 +13,7 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use futures_util::future::{join, join_all};
 
 const PAGE: u64 = 4096;
-/// Of the part that is used here: read 25, program 200, erase 1500, transfer 102.4, in microseconds; 64 pages
-/// in a block.
+/// Part under test: read 25, program 200, erase 1500, transfer 102.4, in microseconds; 64 pages in a block.
 const PART: &str = "k9xxg08uxm";
 const BLOCK: u64 = 64 * PAGE;
 
@@ -23,7 +22,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
     executor.block_on(test(executor.rt()))
 }
 
-/// `units` erase units of flash.
+/// Creates `units` erase units of flash.
 fn flash(rt: &Rt, channels: u32, dies_per_channel: u32, gang: u32, units: u64) -> PlainFlash {
     let data = Rc::new(RamDevice::new(units * u64::from(gang) * BLOCK, 4096));
     let arrangement = Arrangement {
@@ -47,7 +46,7 @@ async fn read(flash: &PlainFlash, page: u64, pages: u64) -> Vec<u8> {
     flash.read(page * PAGE, buf).await.unwrap().to_vec()
 }
 
-/// Why a write of one page is refused.
+/// Returns the reason for which a write of one page is refused.
 async fn refusal(flash: &PlainFlash, page: u64) -> FlashError {
     let refused = flash.write(page * PAGE, filled(1, 0), Durability::Flush);
     let Err(DeviceError::Io { source, .. }) = refused.await else {
@@ -57,7 +56,7 @@ async fn refusal(flash: &PlainFlash, page: u64) -> FlashError {
     *error.expect("a rule of flash")
 }
 
-/// Microseconds since the beginning.
+/// Returns the microseconds since the start.
 fn us(rt: &Rt) -> u64 {
     rt.now().as_nanos() / 1000
 }
@@ -86,7 +85,7 @@ fn a_page_is_written_once_and_forward_until_its_unit_is_discarded() {
             text.contains("page 3") && text.contains("left out"),
             "{text}"
         );
-        // What overlaps is refused as a whole.
+        // An overlapping write is refused as a whole.
         let both = flash.write(5 * PAGE, filled(2, 3), Durability::Flush).await;
         assert!(both.is_err());
         assert_eq!(
@@ -148,7 +147,7 @@ fn ganged_channels_work_at_the_same_time_and_planes_share_theirs() {
         assert_eq!(wide.usage().erases, 4);
     });
     run(|rt| async move {
-        // The four planes of one die: transfers one after the other, then one array time for all.
+        // The four planes of one die: consecutive transfers, then a single array time for all.
         let planes = flash(&rt, 1, 1, 4, 2);
         write(&planes, 0, 4, 1).await;
         assert_eq!(us(&rt), (4 * 1024 + 2000) / 10);
@@ -159,8 +158,8 @@ fn ganged_channels_work_at_the_same_time_and_planes_share_theirs() {
 fn units_side_by_side_are_on_different_channels() {
     run(|rt| async move {
         let flash = flash(&rt, 2, 1, 1, 8);
-        // Units 0 and 1 at once; then units 0, 2 and 4, which are planes of one die: it begins with the first,
-        // and the others, which wait for it, share their array time.
+        // Units 0 and 1 concurrently. Then units 0, 2 and 4, which are planes of one die: it begins with the first
+        // request, and the two others, which wait for it, share their array time.
         join(write(&flash, 0, 1, 1), write(&flash, 64, 1, 1)).await;
         assert_eq!(us(&rt), 302);
         let begun = rt.now().as_nanos();
@@ -177,7 +176,7 @@ fn what_the_chips_did_is_counted_and_gives_the_write_amplification() {
         read(&flash, 0, 2).await;
         flash.discard(0..2 * BLOCK).await.unwrap();
         write(&flash, 0, 1, 1).await;
-        // Zeroes are written like anything else.
+        // Zeroes are written like other data.
         flash
             .write_zeroes(PAGE..3 * PAGE, Room::Release)
             .await
@@ -203,7 +202,7 @@ fn every_page_of_a_device_has_a_place_of_its_own() {
             let units = 24 / u64::from(gang).min(24) + 3;
             let flash = flash(&rt, channels, dies, gang, units);
             let pages = flash.geometry().len / PAGE;
-            // Each page can be programmed once, whatever was before it, and then reads as what it is.
+            // Each page can be programmed once, in any state of the flash, and then reads back correctly.
             let writes = (0..pages).map(|page| write(&flash, page, 1, (page % 251) as u8));
             join_all(writes).await;
             assert_eq!(flash.usage().programs, pages);
@@ -253,7 +252,7 @@ fn stamps_on_flash_take_no_room_to_speak_of() {
         let part = named(PART).unwrap();
         let flash = PlainFlash::new(&rt, part, arrangement, 16, below).unwrap();
         let flash = Checked::new(flash, "flash");
-        // As much as there is: 8 dies of 2 GiB.
+        // The maximum size: 8 dies of 2 GiB.
         assert_eq!(flash.geometry().len, 16 << 30);
         let rng = Rng::new(1);
         for unit in (0..4096).step_by(64) {

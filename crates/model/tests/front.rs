@@ -1,4 +1,4 @@
-//! The front of flash, in which two blocks are rewritten: what they hold after a power cut at any moment.
+//! The front of flash with two rewritable blocks: their content after a power cut at any moment.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 const MIB: u64 = 1 << 20;
 const A: u64 = 0;
 const B: u64 = 512 << 10;
-/// Small blocks, so that units are soon full: four entries each.
+/// Small blocks, so that units fill up quickly: four entries each.
 const PAGES: u64 = 8;
 const UNIT: u64 = PAGES * 4096;
 
@@ -24,15 +24,15 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
     executor.block_on(test(executor.rt()))
 }
 
-/// What the power cut leaves of the request that it hits.
+/// Effect of the power cut on the request in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leaves {
     Nothing,
-    /// The first page, and not the second.
+    /// Only the first page.
     First,
-    /// The second page, and not the first.
+    /// Only the second page.
     Second,
-    /// Both pages, one of them with anything in it.
+    /// Both pages; the first one contains garbage. `SecondTorn` is the reverse.
     FirstTorn,
     SecondTorn,
     All,
@@ -47,7 +47,7 @@ const LEAVES: [Leaves; 6] = [
     Leaves::All,
 ];
 
-/// Power that goes at a program or an erase, counted from now.
+/// Power that fails at a future program or erase, counted from now.
 struct Power {
     below: Rc<PlainFlash>,
     cut_in: Cell<Option<(u32, Leaves)>>,
@@ -93,7 +93,7 @@ impl Power {
             }
             Asked::Discard(range) if leaves != Leaves::Nothing => {
                 self.below.discard(range.clone()).await.unwrap();
-                // An erase that was cut leaves anything, and pages that cannot be programmed.
+                // An interrupted erase leaves random content, and pages that cannot be programmed.
                 if leaves != Leaves::All {
                     let len = (range.end - range.start) as usize;
                     self.program(range.start, garbage(len)).await;
@@ -164,7 +164,7 @@ async fn read(device: &dyn Device, at: u64) -> u64 {
     u64::from_le_bytes(words[0])
 }
 
-/// What the two blocks were last told to hold, and what they may hold instead.
+/// Last acknowledged contents of the two blocks, and the contents that they may have instead.
 #[derive(Default)]
 struct User {
     acknowledged: [u64; 2],
@@ -173,7 +173,7 @@ struct User {
 }
 
 impl User {
-    /// Rewrites both blocks in turns, A twice as often, until the power goes or enough was written.
+    /// Rewrites both blocks alternately, A twice as often, until the power fails or `count` writes are done.
     async fn rewrite(&mut self, device: &dyn Device, count: u64) {
         for _ in 0..count {
             self.writes += 1;
@@ -196,7 +196,7 @@ impl User {
                 found == old || Some(found) == new,
                 "{what}: {found}, not {old} or {new:?}"
             );
-            // What was found once stays.
+            // A content that was found once must stay.
             self.acknowledged[place] = found;
         }
     }
@@ -215,7 +215,7 @@ fn the_two_blocks_can_be_rewritten_as_often_as_one_likes_and_are_found_again() {
             let device = open(&flash).await;
             user.look(&device, "as found again").await;
         }
-        // Four entries a unit, one of which repeats the other block; the three units wear alike.
+        // A unit has four entries, one of which repeats the other block. The three units wear evenly.
         let wear = flash.below.wear();
         let erases: Vec<u32> = wear[..3].iter().map(|wear| wear.erases).collect();
         assert!(
@@ -250,11 +250,11 @@ fn a_power_cut_at_any_program_or_erase_leaves_the_old_block_or_the_new_one() {
             cuts += 1;
         }
     }
-    // Twenty rewrites, and what rotating them takes, each cut in six ways.
+    // Twenty rewrites and the additional operations of rotating them, each interrupted in six ways.
     assert!(cuts > 6 * 28, "{cuts}");
 }
 
-/// After a first cut: power comes back, and goes again after a few programs and erases, again and again.
+/// Restores power after a first cut and cuts it again after a few programs and erases, repeatedly.
 async fn live_on(flash: &Rc<Cut>, user: &mut User, what: &str) {
     let rng = Rng::new(user.writes * 6 + u64::from(flash.changes.get()));
     for _ in 0..20 {
@@ -286,7 +286,7 @@ fn a_device_error_that_is_no_power_cut_costs_the_request_and_no_more() {
             user.rewrite(&device, 7).await;
             flash.gone.set(false);
             flash.cut_in.set(None);
-            // It is what it was, and after a restart may be what was asked.
+            // The content is unchanged, and after a restart may be that of the interrupted write.
             for (place, at) in [A, B].into_iter().enumerate() {
                 assert_eq!(read(&device, at).await, user.acknowledged[place]);
             }
@@ -337,7 +337,7 @@ fn behind_the_first_mib_lies_the_rest_of_the_flash_as_it_is() {
             .write(MIB, block(7), Durability::Flush)
             .await
             .unwrap();
-        // Across the border: the last of the first MiB, and what comes behind.
+        // Across the boundary: the last page of the first MiB, and the page behind it.
         let both = device.read(MIB - 4096, BufMut::zeroed(8192)).await.unwrap();
         assert_eq!((both[4095], both[4096]), (0, 7));
         let erases: Vec<u32> = flash.below.wear().iter().map(|wear| wear.erases).collect();
@@ -350,7 +350,7 @@ fn of_the_first_mib_only_the_two_blocks_are_written_and_all_of_it_can_be_zeroed(
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
-        // A new volume wipes it; nothing need be written for that.
+        // Formatting a new volume wipes the first MiB; this needs no write on fresh flash.
         device.write_zeroes(0..MIB, Room::Keep).await.unwrap();
         assert_eq!(flash.changes.get(), 0);
         device.write(A, block(1), Durability::Fua).await.unwrap();
@@ -400,7 +400,7 @@ fn what_does_not_suit_is_refused() {
         let ram: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
         let found = Fronted::open(ram, UNIT).await.err();
         assert!(matches!(found, Some(FrontedError::NoFlash)));
-        // What cannot be read may be the newest copy.
+        // Unreadable units may contain the newest copy.
         let dead = flash(&rt, 8);
         dead.gone.set(true);
         let found = Fronted::open(dead as Rc<dyn Device>, UNIT).await.err();

@@ -1,4 +1,4 @@
-//! A solid-state drive: what its chips program for what the host writes, and how long that takes.
+//! A solid-state drive: pages that its chips program for writes of the host, and durations.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
     executor.block_on(test(executor.rt()))
 }
 
-/// Small blocks, so that reclaim units of 16 pages are soon full. Pages of 4 KiB (SLC) or of 16 KiB (QLC).
+/// Small blocks, so that reclaim units of 16 pages fill up quickly. Pages have 4 KiB (SLC) or 16 KiB (QLC).
 fn part(name: &str) -> Part {
     Part {
         pages_per_block: 8,
@@ -41,7 +41,7 @@ fn part(name: &str) -> Part {
 const SLC: &str = "mt29f16g08abaca";
 const QLC: &str = "qlc-16k";
 
-/// A drive of so many pages.
+/// Creates a drive of `pages` pages.
 fn drive(rt: &Rt, name: &str, pages: u64, options: TranslationOptions) -> TranslatedFlash {
     let part = part(name);
     let data = Rc::new(StampStore::new(pages * u64::from(part.page_bytes), 4096));
@@ -57,7 +57,7 @@ async fn write(drive: &TranslatedFlash, block: u64, blocks: u64) {
     written.await.unwrap();
 }
 
-/// Microseconds since the beginning.
+/// Returns the microseconds since the start.
 fn us(rt: &Rt) -> u64 {
     rt.now().as_nanos() / 1000
 }
@@ -83,7 +83,7 @@ fn a_part_of_a_unit_costs_a_page_and_a_read_of_the_old_one() {
         write(&drive, 0, 4 * 128).await;
         rt.sleep(std::time::Duration::from_secs(1)).await;
         let before = drive.usage();
-        // Sixteen parts, of which the buffer keeps the half of its space that is four.
+        // Sixteen partial units, of which the buffer keeps half of its space: four.
         for unit in 0..16 {
             write(&drive, 4 * unit, 1).await;
         }
@@ -136,12 +136,12 @@ fn reads_take_the_time_of_the_chips_unless_the_buffer_has_the_data() {
         assert!(buf.iter().all(|byte| *byte == 7));
         let took = rt.now().since(began).as_nanos();
         assert_eq!(took, 35_000 + 4320 * 20);
-        // Of what was never written nothing is read.
+        // Blocks that were never written are not read from the chips.
         let began = rt.now();
         let buf = drive.read(64 * BLOCK, BufMut::zeroed(4096)).await.unwrap();
         assert!(buf.iter().all(|byte| *byte == 0));
         assert_eq!(rt.now(), began);
-        // Parts of units of a QLC drive stay in its buffer.
+        // Parts of units stay in the buffer of a QLC drive.
         let qlc = self::drive(&rt, QLC, 512, OPTIONS);
         write(&qlc, 1, 1).await;
         let buf = qlc.read(BLOCK, BufMut::zeroed(4096)).await.unwrap();
@@ -150,7 +150,7 @@ fn reads_take_the_time_of_the_chips_unless_the_buffer_has_the_data() {
     });
 }
 
-/// Writes all units and then so many at random. Returns what was programmed for each byte written by those.
+/// Writes all units once, and then random ones. Returns the bytes programmed per byte of the random writes.
 async fn amplification(rt: &Rt, reserve_thousandths: u32, discards: bool) -> f64 {
     const PAGES: u64 = 1024;
     let options = TranslationOptions {
@@ -185,8 +185,8 @@ fn random_writes_are_amplified_the_less_the_more_reserve_there_is_or_is_discarde
         let small = amplification(&rt, 125, false).await;
         let large = amplification(&rt, 500, false).await;
         let discards = amplification(&rt, 125, true).await;
-        // Greedy collection of even writes at 0.89 and 0.67 full, the open and free units of these small drives not
-        // counted.
+        // Greedy collection of uniform writes at utilisations of 0.89 and 0.67, without the open and free units of
+        // these small drives.
         assert!((3.0..9.0).contains(&small), "{small}");
         assert!((1.2..2.2).contains(&large), "{large}");
         assert!(discards < 0.7 * small, "{discards}, {small}");
@@ -199,7 +199,7 @@ fn handles_keep_streams_apart_on_the_chips() {
         run(move |rt| async move {
             let options = TranslationOptions { handles, ..OPTIONS };
             let drive = drive(&rt, SLC, 512, options);
-            // The wrapper passes the hint on.
+            // The wrapper forwards the hint.
             let drive = Rc::new(Checked::new(drive, "drive"));
             drive.place(256 * BLOCK..512 * BLOCK, PlacementHandle(1));
             for round in 0..40u64 {

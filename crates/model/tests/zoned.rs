@@ -1,4 +1,4 @@
-//! The rules of zones that are written in order.
+//! Rules of zones that are written in order.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ const BLOCK: u64 = 4096;
 const FRONT: u64 = 2 * BLOCK;
 const ZONE: u64 = 4 * BLOCK;
 
-/// Three zones behind two blocks.
+/// Creates three zones behind two blocks.
 fn zoned() -> Zoned {
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
     Zoned::new(below, FRONT, ZONE).unwrap()
 }
 
-/// The result of a request to a device that waits for nothing.
+/// Returns the result of a request to a device that never waits.
 fn block_on<T>(request: impl Future<Output = T>) -> T {
     request.now_or_never().expect("memory waits for nothing")
 }
@@ -33,7 +33,7 @@ fn write(zoned: &Zoned, at: u64, blocks: u64) -> Result<(), ZoneError> {
     done.map_err(|error| refusal(&error))
 }
 
-/// The rule that a write broke.
+/// Returns the rule that a write violated.
 fn refusal(error: &DeviceError) -> ZoneError {
     let DeviceError::Io { source, .. } = error else {
         panic!("{error}");
@@ -54,7 +54,7 @@ fn the_conventional_part_is_written_anywhere_and_again() {
     for at in [BLOCK, 0, BLOCK] {
         write(&zoned, at, 1).unwrap();
     }
-    // A write does not go on from there into the first zone.
+    // A write must not cross from the conventional part into the first zone.
     let (from, to, boundary) = (BLOCK, 3 * BLOCK, FRONT);
     let crossing = ZoneError::Boundary { from, to, boundary };
     assert_eq!(write(&zoned, from, 2), Err(crossing));
@@ -73,7 +73,7 @@ fn a_zone_is_written_at_its_write_pointer_only() {
         assert_eq!(write(&zoned, at, 1), refused(at, first + 2 * BLOCK));
     }
     assert_eq!(read(&zoned, first, 4), [1, 1, 0, 0]);
-    // Another zone has a write pointer of its own.
+    // Each zone has its own write pointer.
     write(&zoned, FRONT, 1).unwrap();
     let expected = ZoneUsage {
         resets: 0,
@@ -101,7 +101,7 @@ fn a_discard_resets_whole_zones_and_no_parts_of_them() {
     for zone in 0..3 {
         write(&zoned, FRONT + zone * ZONE, 3).unwrap();
     }
-    // The conventional part, zone 0 and all of zone 1 but its last block.
+    // The conventional part, zone 0, and zone 1 without its last block.
     block_on(zoned.discard(0..FRONT + 2 * ZONE - BLOCK)).unwrap();
     let pointers = [0, 1, 2].map(|zone| zoned.pointer(zone).unwrap());
     let still = |zone: u64| FRONT + zone * ZONE + 3 * BLOCK;
@@ -139,7 +139,7 @@ fn zeroes_are_written_by_the_same_rules() {
 
 #[test]
 fn a_write_that_fails_below_leaves_the_write_pointer_where_it_was() {
-    // The last zone lies beyond the end of the device below, which refuses it.
+    // The device below fails the write.
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
     let short = Rc::new(Failing(below));
     let zoned = Zoned::new(short, FRONT, ZONE).unwrap();

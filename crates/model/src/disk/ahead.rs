@@ -1,24 +1,24 @@
-//! Reading ahead: the mechanism goes on from block to block by itself, until the limit or until it
-//! is wanted for something else. How far it got is worked out only when somebody asks.
+//! Read-ahead: the mechanism continues from block to block by itself, until the limit or until it gets another task.
+//! The progress is computed only on demand.
 
 use std::ops::Range;
 
 use super::geometry::{Geometry, Piece};
 use super::mechanics::{Arm, Motor, Transfer};
 
-/// A read-ahead under way.
+/// A read-ahead in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Ahead {
-    /// The segment it fills.
+    /// The segment that is being filled.
     pub(crate) segment: usize,
-    /// Everything before this block is read; the mechanism turned to it at `since`.
+    /// The next block: all blocks before it are read. The mechanism started on it at `since`.
     block: u64,
     since: u64,
     arm: Arm,
-    /// Where it will stop.
+    /// End of the read-ahead.
     pub(crate) limit: u64,
-    /// Blocks of the same track before those asked for, if the drive reads them too, and when they
-    /// have all come by. Before that it does not turn to another track.
+    /// Blocks on the same track before the requested ones, if the drive reads them too, and the time at which all of
+    /// them have passed the head. Before this time the drive does not leave the track.
     before: Option<(Range<u64>, u64)>,
 }
 
@@ -40,13 +40,13 @@ impl Ahead {
         }
     }
 
-    /// The first of the blocks before those asked for, if they are read by `now`.
+    /// Returns the first of the blocks before the requested ones, if they are read by `now`.
     pub(crate) fn reached_before(&self, now: u64) -> Option<u64> {
         let (before, at) = self.before.as_ref()?;
         (*at <= now).then_some(before.start)
     }
 
-    /// Whether `block` is read or will be; `held` is what the segment holds.
+    /// Returns true if `block` is read or will be read; `held` are the blocks in the segment.
     pub(crate) fn covers(&self, block: u64, held: &Range<u64>) -> bool {
         let start = match &self.before {
             Some((before, _)) => before.start.min(held.start),
@@ -55,7 +55,7 @@ impl Ahead {
         (start..self.limit).contains(&block)
     }
 
-    /// Goes on to `now`. Returns the block after the last that is read by then.
+    /// Advances to `now`. Returns the block after the last one read.
     pub(crate) fn advance(&mut self, motor: &Motor, geometry: &Geometry, now: u64) -> u64 {
         while self.block < self.limit {
             let (piece, transfer) = self.next_piece(motor, geometry);
@@ -70,7 +70,7 @@ impl Ahead {
         self.block
     }
 
-    /// The blocks up to the limit that are on one track, and how they are read.
+    /// Returns the next blocks up to the limit that are on one track, and their transfer.
     fn next_piece(&self, motor: &Motor, geometry: &Geometry) -> (Piece, Transfer) {
         let piece = geometry.piece(self.block, self.limit - self.block);
         let mut since = self.since;
@@ -90,13 +90,13 @@ impl Ahead {
         self.arm = transfer.arm;
     }
 
-    /// Whether everything is read at `now`, after [`Ahead::advance`] to it. The mechanism is at
-    /// rest then: what is wanted later has to be turned to anew.
+    /// Returns true if all blocks are read at `now`, after [`Ahead::advance`] to this time. The mechanism is idle then:
+    /// a later request must position it again.
     pub(crate) fn is_done(&self, now: u64) -> bool {
         self.block >= self.limit && self.before.as_ref().is_none_or(|(_, at)| *at <= now)
     }
 
-    /// When `block` will have been read, if nothing interrupts.
+    /// Returns the time at which `block` will be read, without an interruption.
     pub(crate) fn when(&self, motor: &Motor, geometry: &Geometry, block: u64) -> u64 {
         if let Some((before, at)) = &self.before
             && before.contains(&block)
@@ -112,7 +112,7 @@ impl Ahead {
         ahead.since
     }
 
-    /// Where the arm is at `now`, after [`Ahead::advance`] to it.
+    /// Returns the position of the arm at `now`, after [`Ahead::advance`] to this time.
     pub(crate) fn arm(&self, geometry: &Geometry) -> Arm {
         if self.block >= self.limit {
             return self.arm;

@@ -19,7 +19,7 @@ fn how_far_it_got_and_when_it_gets_there_agree() {
                 let now = transfer.end + step * 1_250_000;
                 let reached = ahead.advance(&motor, &geometry, now);
                 assert!(reached >= last && reached <= limit, "{name}: goes back");
-                // Looking on the way changes nothing.
+                // Intermediate calls do not change the result.
                 assert_eq!(
                     reached,
                     fresh.clone().advance(&motor, &geometry, now),

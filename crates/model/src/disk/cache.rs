@@ -1,8 +1,7 @@
-//! The drive's memory: segments of neighbouring blocks.
+//! The drive's cache: segments of contiguous blocks.
 //!
-//! A segment holds one run of blocks. It is filled by reading or by writes; of written blocks,
-//! some may not be on the medium yet (dirty), and some may be on their way there (in flight). At
-//! most as many segments are dirty as the drive allows.
+//! A segment holds one extent of blocks. Reads or writes fill it. Some written blocks may not be on the platters yet
+//! (dirty), and others may be on their way there (in flight). The drive limits the number of dirty segments.
 
 use std::ops::Range;
 
@@ -10,25 +9,25 @@ use super::spec::{CacheSpec, FastWrite, ReadAhead};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// The blocks in it; empty if unused.
+    /// Blocks in the segment; empty if it is unused.
     pub(crate) held: Range<u64>,
-    /// Blocks that are not on the medium yet: part of `held`.
+    /// Blocks that are not on the platters yet: part of `held`.
     pub(crate) dirty: Range<u64>,
-    /// Blocks being written to the medium.
+    /// Blocks being written to the platters.
     pub(crate) in_flight: Range<u64>,
-    /// Number of the oldest write in `dirty`, or once in it; 0 if it was filled by reading.
+    /// Number of the oldest write that is or was in `dirty`; 0 if reads filled the segment.
     dirty_since: u64,
     /// Number of the oldest write in `in_flight`.
     in_flight_since: u64,
-    /// When it was last used, counted in uses.
+    /// Time of the last use, counted in uses.
     used: u64,
-    /// When the blocks of the last write were all there.
+    /// Time at which all blocks of the last write were in the segment.
     pub(crate) data_at: u64,
-    /// A request is filling it up to a block: it is not to be given away, nor read from.
+    /// Set while a request fills the segment up to this block: the segment can be neither reused nor read.
     filling: Option<u64>,
-    /// Blocks it is being filled with were written meanwhile: it will hold nothing.
+    /// True if blocks of the current fill were written meanwhile: the segment will hold nothing.
     spoiled: bool,
-    /// Only for writes.
+    /// True if only writes use the segment.
     own: bool,
 }
 
@@ -46,28 +45,28 @@ pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// All segments.
+/// The segments of the cache.
 pub(crate) struct Cache {
     pub(crate) segments: Vec<Segment>,
-    /// Room of a segment for writes.
+    /// Capacity of a segment for writes, in blocks.
     segment_blocks: u64,
-    /// Room of a segment for what is read.
+    /// Capacity of a segment for read blocks.
     room: u64,
     dirty_max: usize,
-    /// Written blocks replace those held as read.
+    /// True if written blocks replace the same blocks held by a read.
     updates_tracks: bool,
     reads_hit_writes: bool,
     uses: u64,
     writes: u64,
-    /// The segments that are dirty, in the order they became so.
+    /// Dirty segments, in the order in which they became dirty.
     dirty: Vec<usize>,
 }
 
 impl Cache {
-    /// `track`: how many blocks the largest track has.
+    /// Creates the cache. `track` is the number of blocks of the largest track.
     ///
-    /// A drive that reads on by tracks has room for them. An extracted segment that has not is not
-    /// taken at its word: it is what single reads showed.
+    /// A drive that reads ahead by tracks has space for whole tracks. If an extracted segment size is smaller, the
+    /// model uses the size of these tracks instead: the extraction saw only single reads.
     pub(crate) fn new(spec: &CacheSpec, track: u32) -> Cache {
         let tracks = match spec.read_ahead {
             ReadAhead::No | ReadAhead::Blocks(_) => 0,
@@ -119,8 +118,8 @@ impl Cache {
         self.segments[index].used = self.uses;
     }
 
-    /// The segment that holds `range`, or else one that holds its first block or ends right before
-    /// it; and may be read from.
+    /// Returns the segment that holds `range`. Otherwise returns a segment that holds its first block or ends directly
+    /// before it. The segment is readable in both cases.
     pub(crate) fn find(&self, range: &Range<u64>) -> Option<usize> {
         let mut some = None;
         for (i, s) in self.segments.iter().enumerate() {
@@ -140,7 +139,7 @@ impl Cache {
         held.start <= range.start && range.end <= held.end
     }
 
-    /// Whether part of `range` is only here, and not to be read from here as a whole.
+    /// Returns true if a part of `range` is only in the cache, and the whole range cannot be read from the cache.
     pub(crate) fn holds_dirty(&self, range: &Range<u64>) -> bool {
         self.dirty.iter().map(|&i| &self.segments[i]).any(|s| {
             s.overlaps_dirty(range)
@@ -148,7 +147,7 @@ impl Cache {
         })
     }
 
-    /// An unused segment for a read, or else the one not used for longest.
+    /// Takes an unused segment for a read, or else the least recently used one.
     pub(crate) fn take_for_read(&mut self) -> Option<usize> {
         let index = (0..self.segments.len())
             .filter(|&i| {
@@ -163,7 +162,7 @@ impl Cache {
         Some(index)
     }
 
-    /// An unused segment for a write that begins at `first`, or else the one not used for longest.
+    /// Takes an unused segment for a write that begins at `first`, or else the least recently used one.
     fn take_for_write(&mut self, first: u64) -> Option<usize> {
         let own = self.segments.iter().any(|s| s.own);
         let index = (0..self.segments.len())
@@ -176,7 +175,7 @@ impl Cache {
         Some(index)
     }
 
-    /// A request begins to fill segment `index` up to `end`.
+    /// Notes that a request begins to fill segment `index` up to `end`.
     pub(crate) fn begin_fill(&mut self, index: usize, end: u64) {
         self.touch(index);
         let s = &mut self.segments[index];
@@ -184,7 +183,7 @@ impl Cache {
         s.spoiled = false;
     }
 
-    /// The segment is filled. Returns whether it holds the blocks.
+    /// Notes that the segment is filled. Returns true if it holds the blocks.
     pub(crate) fn end_fill(&mut self, index: usize) -> bool {
         let s = &mut self.segments[index];
         let Some(end) = s.filling.take() else {
@@ -198,7 +197,7 @@ impl Cache {
         true
     }
 
-    /// Takes the blocks of a write in; `None` if there is no room for them now.
+    /// Accepts the blocks of a write. `None` if the cache has no space for them now.
     pub(crate) fn accept(&mut self, range: Range<u64>) -> Option<usize> {
         let size = self.segment_blocks;
         if range.end - range.start > size {
@@ -257,9 +256,9 @@ impl Cache {
         Some(index)
     }
 
-    /// Drops the segments that hold part of `range`, because it is being written; but not segment
-    /// `except`. A segment is one run of blocks, and goes as a whole. But a drive that reads whole
-    /// tracks puts what is written into the track it holds.
+    /// Drops segments that hold a part of `range`, because the range is being written. Keeps segment `except`. A
+    /// segment is one extent of blocks, and is dropped as a whole. But a drive that reads whole tracks puts written
+    /// blocks into the track that it holds.
     pub(crate) fn forget(&mut self, range: &Range<u64>, except: usize) {
         for (i, s) in self.segments.iter_mut().enumerate() {
             if i == except || s.is_dirty() {
@@ -276,7 +275,7 @@ impl Cache {
         }
     }
 
-    /// The blocks of segment `index` that a destage writes; they are in flight from now on.
+    /// Returns the blocks of segment `index` that a destage writes; they are in flight from now on.
     pub(crate) fn begin_destage(&mut self, index: usize) -> Range<u64> {
         let s = &mut self.segments[index];
         s.in_flight = std::mem::replace(&mut s.dirty, 0..0);
@@ -296,7 +295,7 @@ impl Cache {
         }
     }
 
-    /// Segments with something to destage, and what.
+    /// Returns the segments that can be destaged, and the dirty blocks of each.
     pub(crate) fn to_destage(&self) -> impl Iterator<Item = (usize, &Range<u64>)> {
         let dirty = self.dirty.iter().map(|&i| (i, &self.segments[i]));
         dirty
@@ -304,17 +303,17 @@ impl Cache {
             .map(|(i, s)| (i, &s.dirty))
     }
 
-    /// Whether anything is not on the medium yet.
+    /// Returns true if any written blocks are not on the platters yet.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// How many writes were taken in so far.
+    /// Returns the number of writes accepted so far.
     pub(crate) fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Whether the first `writes` writes taken in are on the medium.
+    /// Returns true if the first `writes` accepted writes are on the platters.
     pub(crate) fn is_clean_up_to(&self, writes: u64) -> bool {
         self.dirty.iter().map(|&i| &self.segments[i]).all(|s| {
             (s.dirty.is_empty() || s.dirty_since > writes)
@@ -322,7 +321,7 @@ impl Cache {
         })
     }
 
-    /// Notes that `block` and those before it, back to the beginning of the segment, are held.
+    /// Notes that the segment holds the blocks before `end`, back to the segment's beginning.
     pub(crate) fn extend(&mut self, index: usize, end: u64) {
         let size = self.room;
         let s = &mut self.segments[index];
@@ -330,7 +329,7 @@ impl Cache {
         s.held.start = s.held.start.max(s.held.end.saturating_sub(size));
     }
 
-    /// Notes that `block` and those after it, up to the beginning of the segment, are held.
+    /// Notes that the segment holds the blocks from `block` on, up to those it already holds.
     pub(crate) fn extend_before(&mut self, index: usize, block: u64) {
         let size = self.room;
         let s = &mut self.segments[index];

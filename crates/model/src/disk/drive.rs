@@ -1,9 +1,9 @@
 //! A disk that serves requests.
 //!
-//! Two things work at a time. The *interface* takes what the cache can answer: reads of blocks
-//! held, and writes for which there is room. The *mechanism* does one task after the other: reads
-//! that miss, writes that go through, destages; and between them it reads ahead. Each step is
-//! planned as a whole when it begins, so between steps there is nothing to simulate.
+//! Two units work concurrently. The *interface* handles requests that the cache can answer: reads of held blocks, and
+//! writes for which the cache has space. The *mechanism* does one task after the other: reads that miss, writes through
+//! the cache, and destages. Between tasks it reads ahead. Each step is planned as a whole when it begins, so nothing
+//! must be simulated between steps.
 
 mod answer;
 mod task;
@@ -23,40 +23,40 @@ use super::queue::{Asked, Candidate, Queue, Request, Waiting, Work};
 use super::spec::Spec;
 use super::times::{Overhead, Times};
 
-/// A disk: its mechanism, its memory, its queue and its clock.
+/// A disk: its mechanism, its cache, its queue and its clock.
 pub struct Disk {
     spec: Spec,
     times: Times,
-    /// What of the cache is on.
+    /// Enabled functions of the cache.
     choice: CacheChoice,
     geometry: Geometry,
     motor: Motor,
     cache: Cache,
     queue: Queue,
-    /// Done at the instant inside, which may lie ahead; in order of time.
+    /// Planned completions, whose times may lie in the future; in order of time.
     pending: VecDeque<Completion>,
     arm: Arm,
     busy: Option<Busy>,
     ahead: Option<Ahead>,
-    /// Until when the interface is taken by an answer from the cache.
+    /// Time until which the interface is busy with an answer from the cache.
     interface_until: u64,
-    /// Until when the bus is taken by data that came from or go to the medium.
+    /// Time until which the bus is busy with data from or to the platters.
     bus_until: u64,
     last_op: Op,
     candidates: Vec<Candidate>,
 }
 
-/// What the mechanism is doing.
+/// Current task of the mechanism.
 struct Busy {
     until: u64,
     then: Then,
 }
 
-/// What follows when the mechanism is done.
+/// Action after a task of the mechanism.
 enum Then {
     Nothing,
-    /// The segment holds everything up to a block, and is to be filled to the limit; and with
-    /// the blocks before it, which will have come by at an instant.
+    /// The segment holds all blocks up to `end`, and will be filled to `limit`. It also gets the blocks in `before`,
+    /// which will have passed the head at the given time.
     Filled {
         segment: usize,
         end: u64,
@@ -66,7 +66,7 @@ enum Then {
     Destaged(usize),
 }
 
-/// When a request is done, and where its time goes.
+/// Completion time of a request, and the parts of its duration.
 struct Plan {
     end: u64,
     service: Service,
@@ -77,10 +77,10 @@ fn span(ns: u64) -> Duration {
 }
 
 impl Disk {
-    /// A disk at rest at instant 0, its arm at cylinder 0, its memory empty.
+    /// Creates an idle disk at instant 0, with its arm at cylinder 0 and an empty cache.
     ///
     /// # Panics
-    /// Not with a [`Spec`] as this crate makes them: they are checked.
+    /// Never with a [`Spec`] from this crate: specs are checked.
     pub fn new(spec: Spec, options: Options) -> Disk {
         let geometry = Geometry::new(&spec.layout).expect("a spec's layout was checked");
         let choice = match options.caches {
@@ -112,17 +112,17 @@ impl Disk {
         &self.spec
     }
 
-    /// How many 512-byte blocks the disk has.
+    /// Returns the number of 512-byte blocks of the disk.
     pub fn blocks(&self) -> u64 {
         self.geometry.blocks()
     }
 
-    /// Hands over a request for `blocks` blocks from `first` on. Any number may wait. Instants do
-    /// not go back from call to call.
+    /// Submits a request for `blocks` blocks from `first` on. The queue is unlimited. Times must not decrease from call
+    /// to call.
     ///
     /// # Panics
-    /// If it is empty or goes past the end of the disk: what a real disk refuses, and the caller
-    /// has to rule out.
+    /// If the request is empty or goes beyond the end of the disk. A real disk refuses such requests, and callers must
+    /// not send them.
     pub fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
         let end = first.saturating_add(u64::from(blocks));
         assert!(
@@ -140,14 +140,14 @@ impl Disk {
         self.enqueue(now, id, Request::Transfer(work));
     }
 
-    /// Asks to be told when every write completed before is on the medium.
+    /// Submits a flush, which completes when every write completed before is on the platters.
     pub fn flush(&mut self, now: Instant, id: u64) {
         self.run(now.as_nanos());
         let writes = self.cache.writes();
         self.enqueue(now, id, Request::Flush(writes));
     }
 
-    /// When something will happen of itself that the host can notice; `None` if nothing will.
+    /// Returns the time of the next event that the host can notice. `None` without a future event.
     pub fn next_event(&self) -> Option<Instant> {
         let own = if self.queue.waiting.is_empty() {
             None
@@ -162,7 +162,7 @@ impl Disk {
         .map(Instant::from_nanos)
     }
 
-    /// Moves to `now`, and appends what has been done until then, in order of time.
+    /// Advances to `now`, and appends the requests completed until then, in order of time.
     pub fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.run(now.as_nanos());
         while self.pending.front().is_some_and(|c| c.at <= now) {
@@ -182,7 +182,7 @@ impl Disk {
         self.dispatch(arrived);
     }
 
-    /// The next instant at which the disk itself changes its state.
+    /// Returns the next time at which the disk changes its state by itself.
     fn own_event(&self) -> Option<u64> {
         let busy = self.busy.as_ref().map(|b| b.until);
         let interface = (self.interface_until > 0).then_some(self.interface_until);
@@ -192,7 +192,7 @@ impl Disk {
         }
     }
 
-    /// Lets everything happen that happens until `now`.
+    /// Processes all events until `now`.
     fn run(&mut self, now: u64) {
         while let Some(at) = self.own_event() {
             if at > now {
@@ -208,7 +208,7 @@ impl Disk {
         }
     }
 
-    /// The mechanism is done with its task.
+    /// Ends the task of the mechanism.
     fn finish(&mut self) {
         let Some(busy) = self.busy.take() else {
             return;
@@ -240,7 +240,7 @@ impl Disk {
         }
     }
 
-    /// Starts whatever can start at `now`.
+    /// Starts all work that can start at `now`.
     fn dispatch(&mut self, now: u64) {
         if self.ahead.is_some() && self.queue.waiting.is_empty() && !self.cache.is_dirty() {
             return;
@@ -283,7 +283,7 @@ impl Disk {
         }
     }
 
-    /// Takes a request out of the queue; it will be done as planned.
+    /// Removes a request from the queue, and plans its completion.
     fn promise(&mut self, now: u64, index: usize, plan: Plan) {
         let Some(waiting) = self.queue.waiting.remove(index) else {
             return;
@@ -312,7 +312,7 @@ impl Disk {
     }
 }
 
-/// How many blocks the largest track has.
+/// Returns the number of blocks of the largest track.
 fn largest_track(spec: &Spec) -> u32 {
     let sectors = spec.layout.zones.iter().map(|zone| zone.sectors);
     sectors.max().unwrap_or(0)

@@ -1,33 +1,33 @@
-//! From block numbers to places on the platters.
+//! Mapping of block numbers to places on the platters.
 //!
-//! A *slot* is a place for a block on a track. Within a zone, slots are counted along tracks and
-//! cylinders in the order in which blocks use them; that count is the block's *physical* number
-//! there. Blocks are laid into slots in order, passing over slots that are defective (slips) or
-//! kept as spares at the end of each part of the zone. So the mapping is one-to-one and rises.
+//! A *slot* is a place for a block on a track. Within a zone, slots are counted along tracks and cylinders in the order
+//! in which blocks use them. This count is the *physical* number of a block in its zone. Blocks are assigned to slots
+//! in order. Defective slots (slips) are skipped, and so are the spare slots at the end of each part of the zone. So
+//! the mapping is one-to-one and increasing.
 //!
-//! An angle is a fraction of a rotation, in units of 2⁻⁶⁴: it wraps where the disk does.
+//! An angle is a fraction of a rotation, in units of 2⁻⁶⁴: it wraps at a full rotation.
 
 use super::spec::{Layout, Order, Spares, ZoneSpec};
 
 /// A fraction of a rotation, in units of 2⁻⁶⁴.
 pub(crate) type Angle = u64;
 
-/// Neighbouring blocks on one track.
+/// Contiguous blocks on one track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
-    /// Where the first of them begins.
+    /// Angle of the start of the first block.
     pub(crate) angle: Angle,
-    /// From the beginning of the first to the end of the last.
+    /// Angle from the start of the first block to the end of the last one.
     pub(crate) span: Angle,
-    /// How many blocks; there may be fewer than slots under the span.
+    /// Number of blocks, which may be lower than the number of slots in the span.
     pub(crate) blocks: u32,
-    /// The angle one slot takes.
+    /// Angle of one slot.
     pub(crate) slot: Angle,
 }
 
-/// Where every block of a disk lies.
+/// Places of all blocks of a disk.
 pub(crate) struct Geometry {
     zones: Vec<Zone>,
     surfaces: u64,
@@ -38,17 +38,17 @@ pub(crate) struct Geometry {
 struct Zone {
     /// First block, by its number on the disk.
     first: u64,
-    /// Blocks, without those reserved.
+    /// Number of blocks, without reserved ones.
     blocks: u64,
     first_cylinder: u32,
     sectors: u64,
-    /// Angle of a slot; so little under the true fraction that it makes no nanosecond.
+    /// Angle of a slot, rounded down: the error is below a nanosecond.
     slot: Angle,
     offset: Angle,
     track_skew: Angle,
     cylinder_skew: Angle,
     reserved: u64,
-    /// Slots of a part that has its own spares, and blocks in it.
+    /// Slots of a part with its own spares, and blocks in this part.
     part_slots: u64,
     part_blocks: u64,
     slots: u64,
@@ -103,12 +103,12 @@ impl Zone {
         Ok(zone)
     }
 
-    /// How many blocks, reserved ones too, lie in slots before `slot`.
+    /// Returns the number of blocks, including reserved ones, in slots before `slot`.
     fn blocks_before(&self, slot: u64) -> u64 {
         let part = slot / self.part_slots;
         let begin = part * self.part_slots;
         let slips = self.slips_from(begin).partition_point(|&s| s < slot) as u64;
-        // The last part may be cut short by the zone's end; its spares are at its end all the same.
+        // The end of the zone may cut the last part short; its spares are at its end nevertheless.
         let spares = self.part_slots - self.part_blocks;
         let in_part = self.part_slots.min(self.slots - begin.min(self.slots));
         let room = in_part.saturating_sub(spares);
@@ -119,7 +119,7 @@ impl Zone {
         &self.slips[self.slips.partition_point(|&s| s < slot)..]
     }
 
-    /// The slot of the zone's block `n`.
+    /// Returns the slot of block `n` of the zone.
     fn slot_of(&self, n: u64) -> u64 {
         let n = n + self.reserved;
         let begin = n / self.part_blocks * self.part_slots;
@@ -137,7 +137,7 @@ impl Zone {
 }
 
 impl Geometry {
-    /// Lays the blocks out; or says why that layout cannot be.
+    /// Assigns all blocks to slots. Returns a reason if the layout is impossible.
     pub(crate) fn new(layout: &Layout) -> Result<Geometry, String> {
         check(layout)?;
         let mut zones = Vec::with_capacity(layout.zones.len());
@@ -161,10 +161,10 @@ impl Geometry {
         })
     }
 
-    /// The blocks from `first` on, at most `blocks`, that lie on one track.
+    /// Returns the blocks from `first` on, at most `blocks`, that lie on one track.
     ///
     /// # Panics
-    /// If `first` is past the end or `blocks` is 0.
+    /// If `first` is beyond the end or `blocks` is 0.
     pub(crate) fn piece(&self, first: u64, blocks: u64) -> Piece {
         assert!(first < self.blocks && blocks > 0, "no such blocks");
         let index = self.zones.partition_point(|z| z.first <= first) - 1;
@@ -203,7 +203,7 @@ impl Geometry {
         }
     }
 
-    /// The block numbers that share a track with `block`.
+    /// Returns the numbers of the blocks on the track of `block`.
     pub(crate) fn track_of(&self, block: u64) -> std::ops::Range<u64> {
         let index = self.zones.partition_point(|z| z.first <= block) - 1;
         let zone = &self.zones[index];

@@ -1,7 +1,7 @@
 use super::super::{named, names};
 use super::*;
 
-/// The order of the slots of a disk: cylinder, then place in the cylinder, then place on the track.
+/// Returns the slot of a block as a sortable key: cylinder, then place in the cylinder, then place on the track.
 fn physical(geometry: &Geometry, block: u64) -> (u32, u64, u64) {
     let index = geometry.zones.partition_point(|z| z.first <= block) - 1;
     let zone = &geometry.zones[index];
@@ -19,7 +19,7 @@ fn every_block_of_every_drive_has_a_slot_of_its_own_in_rising_order() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
         let geometry = Geometry::new(&spec.layout).expect("the table was checked");
-        // All of a disk of gigabytes; of a terabyte, a million blocks at each end.
+        // All blocks of a disk of gigabytes; a million blocks at each end of a disk of a terabyte.
         let blocks = geometry.blocks();
         let ends = if blocks > 40_000_000 {
             [0..1_000_000, blocks - 1_000_000..blocks]
@@ -60,7 +60,7 @@ fn no_block_lies_on_a_slip_a_spare_or_a_reserved_slot() {
         let geometry = Geometry::new(&spec.layout).expect("the table was checked");
         for (zone, table) in geometry.zones.iter().zip(&spec.layout.zones) {
             for &slip in &table.slips {
-                // The blocks around the slip are its neighbours, with nothing between them.
+                // The blocks before and after the slip are adjacent.
                 let before = zone.blocks_before(slip);
                 assert_eq!(before, zone.blocks_before(slip + 1), "{name}: {slip}");
                 let n = before.saturating_sub(zone.reserved);
@@ -72,7 +72,7 @@ fn no_block_lies_on_a_slip_a_spare_or_a_reserved_slot() {
             assert!(end < zone.slots, "{name}: a block past the zone");
             let spares = zone.part_slots - zone.part_blocks;
             let in_part = end % zone.part_slots;
-            // Slips take spares: at most so many are left free at the end of a part.
+            // Slips use spares, so fewer spares remain free at the end of a part.
             assert!(in_part < zone.part_slots - spares + table.slips.len() as u64);
             assert!(zone.slot_of(0) >= zone.reserved, "{name}: reserved blocks");
         }

@@ -1,17 +1,17 @@
-//! The moving parts: where the heads are after a time, and how long a transfer takes.
+//! The moving parts: position of the heads over time, and durations of transfers.
 //!
-//! The rotational position is a function of the clock alone, computed with 64 bits of a rotation,
-//! so it is carried from request to request without error, however long the run.
+//! The rotational position is a function of the clock alone, computed with 64 bits for a rotation. So it accumulates no
+//! error from request to request, even in long runs.
 
 use super::geometry::{Angle, Geometry, Piece};
 use super::spec::Spec;
 
-/// Where the arm is.
+/// Position of the arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Arm {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
-    /// What it did there last was to write.
+    /// True if the last operation at this position was a write.
     pub(crate) wrote: bool,
 }
 
@@ -29,7 +29,7 @@ impl Arm {
     }
 }
 
-/// Where a block begins.
+/// Start of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) arm: Arm,
@@ -45,18 +45,18 @@ impl Place {
     }
 }
 
-/// A transfer between the medium and the drive's memory. Times in nanoseconds.
+/// A transfer between the platters and the drive's cache. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Transfer {
-    /// Moving the arm and choosing the head, and settling.
+    /// Duration of moving the arm, switching the head, and settling.
     pub(crate) seek: u64,
-    /// Waiting for the first block to come by.
+    /// Duration of the wait for the first block.
     pub(crate) latency: u64,
-    /// When the heads were in place and the waiting began.
+    /// Time at which the heads were in place and the wait began.
     pub(crate) arrived: u64,
-    /// When the first block, in the order of the blocks, is through.
+    /// Completion time of the first block, in the order of the blocks.
     pub(crate) first_done: u64,
-    /// When all are through.
+    /// Completion time of all blocks.
     pub(crate) end: u64,
     pub(crate) arm: Arm,
 }
@@ -66,13 +66,13 @@ pub(crate) struct Motor {
     angle_per_ns: Angle,
     rotation_ps: u64,
     phase: Angle,
-    /// Time of a seek in nanoseconds, by distance in cylinders.
+    /// Duration of a seek in nanoseconds, by distance in cylinders.
     seek: Vec<u32>,
     head_switch: u64,
     write_settle: i64,
-    /// What a request takes on the track where the heads are, until its first block may come by.
+    /// Minimum time on the current track from a request to the start of its first block.
     least_on_track: u64,
-    /// The same on another track of the cylinder, less the head switch.
+    /// Minimum time on another track of the cylinder, less the head switch.
     least_on_cylinder: u64,
     overhead_in_seeks: bool,
     any_order_read: bool,
@@ -84,7 +84,7 @@ pub(crate) fn ns(ms: f64) -> u64 {
 }
 
 impl Motor {
-    /// `phase`: the position at instant 0, as a fraction of a rotation.
+    /// Creates the motor. `phase` is the position at instant 0, as a fraction of a rotation.
     pub(crate) fn new(spec: &Spec, phase: f64) -> Motor {
         let m = &spec.mechanics;
         let miss = spec.controller.read_miss;
@@ -104,18 +104,18 @@ impl Motor {
         }
     }
 
-    /// The angle under the heads.
+    /// Returns the angle under the heads.
     pub(crate) fn angle_at(&self, at: u64) -> Angle {
         self.phase.wrapping_add(at.wrapping_mul(self.angle_per_ns))
     }
 
-    /// How long the disk takes to turn by `angle`, rounded up.
+    /// Returns the time in which the disk rotates by `angle`, rounded up.
     pub(crate) fn time_of(&self, angle: Angle) -> u64 {
         let ps = (u128::from(angle) * u128::from(self.rotation_ps)) >> 64;
         (ps as u64).div_ceil(1000)
     }
 
-    /// How far the disk turns in `ns` nanoseconds, as far as it is less than a rotation.
+    /// Returns the angle by which the disk rotates in `ns` nanoseconds; for less than a rotation.
     pub(crate) fn turned_in(&self, ns: u64) -> Angle {
         ns.saturating_mul(self.angle_per_ns)
     }
@@ -124,8 +124,8 @@ impl Motor {
         self.rotation_ps.div_ceil(1000)
     }
 
-    /// How long until `angle` is under the heads. Rounding may have put the clock a few
-    /// nanoseconds past an angle it was meant to meet; that is not a rotation missed.
+    /// Returns the time until `angle` is under the heads. Rounding may put the clock a few nanoseconds past the
+    /// intended angle. This is not a missed rotation.
     fn wait_for(&self, angle: Angle, at: u64) -> u64 {
         let ahead = angle.wrapping_sub(self.angle_at(at));
         if ahead.wrapping_neg() <= 8 * self.angle_per_ns {
@@ -134,7 +134,7 @@ impl Motor {
         self.time_of(ahead)
     }
 
-    /// How long the arm takes from one place to another.
+    /// Returns the duration of a seek from one position to another.
     pub(crate) fn seek(&self, from: Arm, to: Arm, write: bool) -> u64 {
         if from.is_over(to) {
             return 0;
@@ -150,13 +150,12 @@ impl Motor {
         time
     }
 
-    /// The least that the controller takes before the arm sets out for a read.
+    /// Returns the minimum time of the controller before the arm starts to move for a read.
     ///
-    /// The extracted time of a head switch is what a request takes longer on another track of the
-    /// cylinder than on the same one. So on the same one it takes the shortest seek less that. Two
-    /// sorts of reads do: those after a write, for which the servo has to bring another part of the
-    /// head over the track; and all on a drive whose overhead is in its seek curve, because none was
-    /// extracted.
+    /// The extracted time of a head switch is the additional duration of a request on another track of the cylinder. So
+    /// a request on the same track takes the shortest seek less this time. This applies to two kinds of reads. After a
+    /// write the servo must bring another part of the head over the track. On some drives the extraction found no
+    /// overhead, since it is part of the seek curve; there it applies to all reads.
     pub(crate) fn least_before_read(&self, from: Arm, to: Arm) -> u64 {
         if from.cylinder != to.cylinder {
             0
@@ -169,8 +168,8 @@ impl Motor {
         }
     }
 
-    /// When the first block is under the heads, if the arm sets out at `at` and the block may not
-    /// begin before `ready`: what scheduling by positioning time compares.
+    /// Returns the time at which the first block is under the heads, if the arm starts at `at` and the block may not
+    /// begin before `ready`. Scheduling by positioning time compares these times.
     pub(crate) fn positioned(
         &self,
         (at, arm): (u64, Arm),
@@ -182,8 +181,8 @@ impl Motor {
         arrived + self.wait_for(place.angle, arrived)
     }
 
-    /// A transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`. The
-    /// first block may not begin before `ready`.
+    /// Computes a transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`. The first block may
+    /// not begin before `ready`.
     pub(crate) fn transfer(
         &self,
         geometry: &Geometry,
@@ -217,7 +216,7 @@ impl Motor {
             let mut end = arrived + wait + self.time_of(piece.span);
             let into = self.angle_at(arrived).wrapping_sub(piece.angle);
             if any_order && wait > 0 && into < piece.span - piece.slot {
-                // From the next block to come by, once around, back to where that began.
+                // The transfer begins at the next block that passes and ends there after one rotation.
                 let partial = into % piece.slot;
                 latency = self.time_of(piece.slot - partial);
                 end = end.min(arrived + latency + self.rotation());
@@ -236,13 +235,13 @@ impl Motor {
     }
 }
 
-/// How long changing heads takes.
+/// Returns the duration of a head switch.
 ///
-/// The heads of an arm are not aligned to the width of a track, so after a change the servo has to
-/// find the track as it does after a seek to the next cylinder, and takes about as long; but no
-/// longer than the maker left for it, which is the skew from track to track, less what a write
-/// needs to settle in addition. On most drives the extracted figure is a small fraction of that
-/// (with it, a drive would waste nearly all of its skew); such a figure is not taken at its word.
+/// The heads of an arm are not aligned to the width of a track. So after a switch the servo must find the track as
+/// after a seek to the next cylinder, and takes about as long. But it takes no longer than the skew from track to
+/// track, less the additional settling time of a write: this is the time that the maker planned. On most drives the
+/// extracted figure is a small fraction of this time. With such a figure, a drive would waste nearly all of its skew,
+/// so the model ignores it.
 fn head_switch_ms(spec: &Spec) -> f64 {
     let needed_ms = head_switch_needed_ms(spec);
     let extracted_ms = spec.mechanics.head_switch_ms;
@@ -253,7 +252,7 @@ fn head_switch_ms(spec: &Spec) -> f64 {
     }
 }
 
-/// As long as a seek to the next cylinder, or the skew if that is less.
+/// Returns the duration of a seek to the next cylinder, or the skew if that is less.
 fn head_switch_needed_ms(spec: &Spec) -> f64 {
     let m = &spec.mechanics;
     let rotation_ms = 60_000.0 / m.rpm;
@@ -266,11 +265,11 @@ fn head_switch_needed_ms(spec: &Spec) -> f64 {
     (skew_ms - m.write_settle_ms.max(0.0)).min(m.seek[0].1)
 }
 
-/// The seek curve for every distance: linear between the points measured, and on past the last.
+/// Returns the seek curve for every distance: linear between the measured points, and beyond the last one.
 ///
-/// Each point is the median of itself and its neighbours. That leaves a rising curve as it is and
-/// takes out single points that went wrong: the extracted curve of `atlas10k` has 9.5 ms for 4700
-/// cylinders, between 6.5 ms for 4600 and 6.7 ms for 4800.
+/// Each point is the median of itself and its neighbours. This does not change an increasing curve, and removes single
+/// wrong points: the extracted curve of `atlas10k` has 9.5 ms for 4700 cylinders, between 6.5 ms for 4600 and 6.7 ms
+/// for 4800.
 fn seek_table(measured: &[(u32, f64)], cylinders: u32) -> Vec<u32> {
     let mut points = measured.to_vec();
     for (i, w) in measured.windows(3).enumerate() {

@@ -13,12 +13,12 @@ fn motor(name: &str) -> (Spec, Geometry, Motor) {
 fn the_position_is_carried_exactly_for_years() {
     for (name, _) in names() {
         let (_, _, motor) = motor(name);
-        // A thousand rotations take a whole number of nanoseconds, nearly: compare after a year.
+        // A thousand rotations take almost a whole number of nanoseconds: compare after a year.
         let rotations = 31_536_000_000_000_000_000 / u128::from(motor.rotation_ps) / 1000 * 1000;
         let at = (rotations * u128::from(motor.rotation_ps) / 1000) as u64;
         let angle = motor.angle_at(at) as i64;
         let nanoseconds = angle.unsigned_abs() / motor.angle_per_ns;
-        // A rounded fraction of a rotation per nanosecond, 3e16 times.
+        // The error of a rounded fraction of a rotation per nanosecond, 3e16 times.
         assert!(
             nanoseconds < 20_000,
             "{name}: {nanoseconds} ns off after a year"
@@ -62,8 +62,8 @@ fn a_long_transfer_goes_at_the_rate_of_its_zone_and_loses_only_the_skews() {
             } else {
                 spec.mechanics.any_order_read
             };
-            // Within the skew at the end, and the first block; a lost rotation would show. In any
-            // order it can be faster, down to a rotation for each track.
+            // The tolerance is the skew at the end and the first block; a lost rotation would be visible. Transfers in
+            // any order can be faster, down to a rotation for each track.
             let least = if any_order {
                 (surfaces * cylinders) as f64
             } else {
@@ -97,7 +97,7 @@ fn the_seek_curve_goes_through_the_points_measured_and_rises_where_they_do() {
                 assert!(between.is_sorted(), "{name}: up to {} cylinders", w[1].0);
             }
         }
-        // Nowhere a leap: the arm does not take a millisecond more for a cylinder more.
+        // The curve has no jump: one more cylinder costs less than a millisecond more.
         for pair in motor.seek[1..].windows(2) {
             assert!(pair[0].abs_diff(pair[1]) < 1_000_000, "{name}: {pair:?}");
         }

@@ -1,16 +1,15 @@
 //! The mechanical disk.
 //!
-//! A [`Disk`] is plain state on a clock it is told: [`Disk::submit`] hands it a request and the
-//! instant; [`Disk::next_event`] says when something will happen of itself; [`Disk::advance`]
-//! moves it to an instant and hands out what has completed until then. It keeps no data, only
-//! where data would be and when.
+//! A [`Disk`] is plain state with time as an argument. [`Disk::submit`] takes a request and its time,
+//! [`Disk::next_event`] returns the time of the next event, and [`Disk::advance`] advances to a time and returns the
+//! requests completed until then. A disk stores no data, only the places and times of data.
 //!
 //! Parameters come as a [`Spec`], by name ([`named()`]) or from a table ([`Spec::parse`]).
 //!
-//! Inside, in the order to read: `geometry` maps blocks to places; `mechanics` knows where the heads
-//! are and how long a transfer takes; `cache` is the drive's memory, and `ahead` a read-ahead under
-//! way; `queue` chooses the next request; `drive` puts them together. What is modelled and why, and
-//! how close it is to real drives, is in docs/design/model.md.
+//! Modules, in reading order: `geometry` maps blocks to places; `mechanics` computes positions of the heads and
+//! durations of transfers; `cache` is the drive's cache, and `ahead` a read-ahead in progress; `queue` chooses the next
+//! request; `drive` combines them. docs/design/model.md describes the modelled effects, the reasons, and the accuracy
+//! compared with real drives.
 
 mod ahead;
 mod cache;

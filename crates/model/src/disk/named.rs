@@ -1,4 +1,4 @@
-//! The drives that have a name here.
+//! Drives known by name.
 
 use super::spec::Spec;
 
@@ -21,17 +21,16 @@ const TABLES: [(&str, &str); 10] = [
     ),
 ];
 
-/// The drive called `name`, or `None` if there is none.
+/// Returns the drive called `name`, if it exists.
 ///
 /// # Panics
-/// If a table in this crate cannot be read, which a test rules out.
+/// If a table in this crate is invalid, which a test rules out.
 pub fn named(name: &str) -> Option<Spec> {
     let (_, table) = TABLES.iter().find(|(known, _)| *known == name)?;
     Some(Spec::parse(table).unwrap_or_else(|e| panic!("{name}: {e}")))
 }
 
-/// The names of all drives, oldest first, each with a line on what it is and where its figures
-/// are from.
+/// Returns the names of all drives, oldest first, each with a line on the drive and the source of its figures.
 pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLES.iter().map(|(name, table)| {
         let about = table

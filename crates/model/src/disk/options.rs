@@ -1,86 +1,86 @@
-//! What a disk is asked, told and answers.
+//! Requests, options and completions of a disk.
 
 use std::time::Duration;
 
 use forebay_rt::Instant;
 
-/// What a request does.
+/// Kind of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// From the medium or the drive's cache to the host.
+    /// From the platters or the drive's cache to the host.
     Read,
-    /// From the host to the medium, or at first to the drive's cache.
+    /// From the host to the platters, or at first to the drive's cache.
     Write,
 }
 
-/// The explicit choice of what the drive's cache does.
+/// Explicit choice of the cache's functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheChoice {
-    /// Report a write as done when its data is in the cache, and write it afterwards.
+    /// Report a write as done when its data is in the cache, and write it to the platters afterwards.
     pub immediate_report: bool,
-    /// Keep what was read, and read on after it while there is nothing else to do.
+    /// Keep read blocks, and read ahead while the mechanism is idle.
     pub read_ahead: bool,
 }
 
-/// Which of the drive's caches are on.
+/// Enabled caches of the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Caches {
-    /// None: every request goes to the medium. For experiments.
+    /// No cache: every request goes to the platters. For experiments.
     #[default]
     Off,
-    /// As the drive was set when its parameters were measured.
+    /// The drive's settings at the time when its parameters were measured.
     Own,
-    /// As said, within what the drive can do.
+    /// An explicit choice, within the abilities of the drive.
     Explicit(CacheChoice),
 }
 
-/// Which of the waiting requests is next.
+/// Order in which queued requests are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheduling {
-    /// The one that came first.
+    /// First come, first served.
     #[default]
     Fcfs,
-    /// The nearest in the direction in which the arm moves; at the last, it turns round (LOOK).
+    /// The nearest request in the arm's direction; the arm reverses after the last one (LOOK).
     Elevator,
-    /// The one whose first block can be under the heads soonest (SPTF).
+    /// The request whose first block can be under the heads first (SPTF).
     Sptf,
 }
 
-/// How a disk behaves, besides its parameters.
+/// Options of a disk, in addition to its parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Options {
-    /// Which caches are on.
+    /// Enabled caches.
     pub caches: Caches,
-    /// How the queue is served.
+    /// Order of service.
     pub scheduling: Scheduling,
-    /// The rotational position at instant 0, as a fraction of a rotation.
+    /// Rotational position at instant 0, as a fraction of a rotation.
     pub phase: f64,
 }
 
-/// Where the time of a request went. The parts may overlap, so they need not add up to the whole.
+/// Parts of a request's duration. They may overlap, so their sum can exceed the duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Service {
-    /// Waiting for requests before it.
+    /// Time in the queue.
     pub queue: Duration,
-    /// The controller's work.
+    /// Time of the controller's work.
     pub overhead: Duration,
-    /// Moving the arm, choosing the head, settling.
+    /// Time of moving the arm, switching the head, and settling.
     pub seek: Duration,
-    /// Waiting for the first block to come by.
+    /// Time until the first block passed the head.
     pub rotation: Duration,
-    /// Between the medium and the drive's memory.
+    /// Time of the transfer between the platters and the drive's cache.
     pub transfer: Duration,
-    /// Between the drive's memory and the host.
+    /// Time of the transfer between the drive's cache and the host.
     pub bus: Duration,
 }
 
-/// A request that is done.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The id it was submitted with.
+    /// The id with which the request was submitted.
     pub id: u64,
-    /// When it was done.
+    /// Completion time.
     pub at: Instant,
-    /// Where its time went.
+    /// Parts of the duration.
     pub service: Service,
 }

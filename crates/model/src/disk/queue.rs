@@ -1,4 +1,4 @@
-//! The requests that wait, and which of them is next.
+//! Queued requests, and the choice of the next one.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,13 +7,13 @@ use super::cache::overlap;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{Op, Scheduling};
 
-/// A transfer asked for.
+/// A requested transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) op: Op,
     pub(crate) range: Range<u64>,
     pub(crate) place: Place,
-    /// The time a block takes there, in nanoseconds.
+    /// Duration of a block on its track, in nanoseconds.
     pub(crate) slot_ns: u64,
 }
 
@@ -26,18 +26,17 @@ impl Work {
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Transfer(Work),
-    /// Wait until so many writes are on the medium.
+    /// Waits until this many writes are on the platters.
     Flush(u64),
 }
 
-/// Whether the cache was asked for a request, and what keeps it from answering. This stays so until
-/// one of the `wake` functions is called.
+/// Result of asking the cache for a request. It stays valid until a `wake` function is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     NotYet,
-    /// It does not hold the blocks, or has no room for them.
+    /// The cache does not hold the blocks, or has no space for them.
     Miss,
-    /// It holds some that have to go to the medium first.
+    /// The cache holds some blocks that must go to the platters first.
     Blocked,
 }
 
@@ -49,27 +48,27 @@ pub(crate) struct Waiting {
     pub(crate) asked: Asked,
 }
 
-/// Something the mechanism could do next.
+/// A possible next task of the mechanism.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) task: Task,
     pub(crate) place: Place,
     pub(crate) write: bool,
-    /// When the arm could set out.
+    /// Earliest time at which the arm can start to move.
     pub(crate) from: u64,
-    /// When the first block may begin.
+    /// Earliest time at which the first block may begin.
     pub(crate) ready: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// The request at this place in the queue.
+    /// The request at this position of the queue.
     Serve(usize),
     /// The dirty blocks of this segment.
     Destage(usize),
 }
 
-/// Requests in the order they came.
+/// Requests in the order of their arrival.
 pub(crate) struct Queue {
     pub(crate) waiting: VecDeque<Waiting>,
     scheduling: Scheduling,
@@ -85,8 +84,7 @@ impl Queue {
         }
     }
 
-    /// The cache got, or is about to get, the blocks of `span`: reads that begin there may ask
-    /// again.
+    /// Notes that the cache has, or will soon have, the blocks of `span`: reads that overlap it may ask again.
     pub(crate) fn wake_reads(&mut self, span: &Range<u64>) {
         for waiting in &mut self.waiting {
             if let Request::Transfer(work) = &waiting.request
@@ -98,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// There may be room for writes: they may ask again.
+    /// Notes that the cache may have space for writes: they may ask again.
     pub(crate) fn wake_writes(&mut self) {
         for waiting in &mut self.waiting {
             if let Request::Transfer(work) = &waiting.request
@@ -109,12 +107,12 @@ impl Queue {
         }
     }
 
-    /// Whether the first candidate is chosen, whatever comes after it.
+    /// Returns true if the first candidate is always chosen.
     pub(crate) fn in_order(&self) -> bool {
         self.scheduling == Scheduling::Fcfs
     }
 
-    /// Picks from `candidates`, which are in the order they came.
+    /// Chooses one of `candidates`, which are in the order of their arrival.
     pub(crate) fn choose(
         &mut self,
         motor: &Motor,
@@ -138,7 +136,7 @@ impl Queue {
     }
 }
 
-/// The nearest candidate in one direction.
+/// Returns the nearest candidate in one direction.
 fn ahead(candidates: &[Candidate], cylinder: u32, upwards: bool) -> Option<&Candidate> {
     candidates
         .iter()

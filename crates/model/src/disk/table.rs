@@ -1,8 +1,8 @@
-//! The text form of a drive's parameters.
+//! The text format of a drive's parameters.
 //!
-//! One fact a line: a keyword and its values. `#` begins a comment. `zone` begins a zone, to which
-//! the `slip` lines after it belong; `seek` lines add up to the seek curve. Every keyword must be
-//! there, save `slip`; one that is not known, or is there twice, is an error.
+//! Each line has a keyword and its values. `#` begins a comment. `zone` begins a zone, to which the following `slip`
+//! lines belong. The `seek` lines form the seek curve. Every keyword except `slip` is required. Unknown and duplicate
+//! keywords are errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use super::spec::{
     ZoneSpec,
 };
 
-/// Why a table is not the description of a drive.
+/// Reason why a table is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableError {
-    /// The line, counted from 1; 0 if it is about the whole.
+    /// The line, counted from 1; 0 if the error concerns the whole table.
     pub line: usize,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// One line: its number, and its values after the keyword.
+/// A line: its number, and its values after the keyword.
 struct Line<'a> {
     number: usize,
     rest: &'a str,
@@ -77,7 +77,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The lines that may be there once, by keyword.
+/// Lines whose keyword may occur only once, by keyword.
 struct Single<'a>(BTreeMap<&'a str, Line<'a>>);
 
 impl<'a> Single<'a> {
@@ -125,11 +125,10 @@ impl<'a> Single<'a> {
 }
 
 impl Spec {
-    /// Reads a table, and checks that it describes a drive that can be: zones in order, room for
-    /// every block, a seek curve.
+    /// Reads a table, and checks that its drive is possible: zones in order, space for every block, a seek curve.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// The first error, with its line.
     pub fn parse(text: &str) -> Result<Spec, TableError> {
         let mut single = Single(BTreeMap::new());
         let mut zones: Vec<ZoneSpec> = Vec::new();

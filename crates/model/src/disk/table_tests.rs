@@ -70,7 +70,7 @@ fn a_wrong_line_is_named() {
 
 #[test]
 fn what_is_still_a_table_is_a_disk_that_works() {
-    // Changes each byte in turn to some other, and cuts the table off there.
+    // Changes each byte to a random other value, and cuts the table off at each byte.
     let rng = Rng::new(12_345);
     let mut worked = 0;
     for at in 0..GOOD.len() {

@@ -3,7 +3,7 @@
 use super::mechanics::ns;
 use super::spec::{self, Controller};
 
-/// A time that depends on the request before.
+/// A time that depends on the previous request.
 #[derive(Clone, Copy)]
 pub(crate) struct Overhead {
     pub(crate) after_read: u64,
@@ -19,7 +19,7 @@ impl Overhead {
     }
 }
 
-/// What [`Controller`] says, ready for use.
+/// The values of [`Controller`], converted.
 pub(crate) struct Times {
     pub(crate) block: u64,
     pub(crate) first_block: u64,

@@ -1,9 +1,9 @@
-//! Plain flash as a row of erase units: which page is where, which may be programmed, and when requests for
-//! many pages are done.
+//! Plain flash as a sequence of erase units: place of each page, order of programming, and completion of requests for
+//! several pages.
 //!
-//! A *lane* is a plane of a die; lanes are numbered by channel first, then die, then plane, so that neighbours
-//! share as little as possible. An erase unit is one block of each of so many neighbouring lanes as are ganged:
-//! its pages go round them. The next unit is on the next lanes.
+//! A *lane* is a plane of a die. Lanes are numbered by channel first, then die, then plane, so that adjacent lanes
+//! share few resources. An erase unit consists of one block of each of `gang` adjacent lanes, and its pages are
+//! distributed round-robin over them. The next unit is on the next lanes.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use slab::Slab;
 use super::{Block, Completion, Flash, FlashError, Op, Wear};
 use crate::clockwork::{Done, Model};
 
-/// The chips and what they were asked.
+/// The chips and their requests.
 pub(super) struct Chips {
     flash: Flash,
     gang: u64,
-    /// A bit for each page: whether it was programmed since its block was erased.
+    /// A bit for each page, set if the page was programmed since its block was erased.
     programmed: Vec<u64>,
     requests: Slab<Request>,
-    /// Kept for its memory.
+    /// Buffer, kept to reuse its memory.
     done: Vec<Completion>,
 }
 
@@ -31,7 +31,7 @@ struct Request {
 }
 
 impl Chips {
-    /// The chips, with `gang` lanes in an erase unit, which all lanes are a multiple of.
+    /// Creates the chips with `gang` lanes in an erase unit. The number of lanes must be a multiple of `gang`.
     pub(super) fn new(flash: Flash, gang: u32) -> Chips {
         let pages = flash.bytes() / u64::from(flash.part().page_bytes);
         Chips {
@@ -43,12 +43,12 @@ impl Chips {
         }
     }
 
-    /// Pages of an erase unit.
+    /// Returns the pages of an erase unit.
     fn unit_pages(&self) -> u64 {
         self.gang * u64::from(self.flash.part().pages_per_block)
     }
 
-    /// The block that is an erase unit's on one of its lanes.
+    /// Returns the block of an erase unit on one of its lanes.
     fn block(&self, unit: u64, lane: u64) -> Block {
         let (part, arrangement) = (self.flash.part(), self.flash.arrangement());
         let channels = u64::from(arrangement.channels);
@@ -63,7 +63,7 @@ impl Chips {
         }
     }
 
-    /// The block that a page is in, and which of that it is.
+    /// Returns the block of a page, and the number of the page in the block.
     fn place(&self, page: u64) -> (Block, u32) {
         let (unit, within) = (page / self.unit_pages(), page % self.unit_pages());
         let block = self.block(unit, within % self.gang);
@@ -74,7 +74,7 @@ impl Chips {
         self.programmed[(page / 64) as usize] >> (page % 64) & 1 == 1
     }
 
-    /// Whether pages may be programmed.
+    /// Checks that pages may be programmed.
     pub(super) fn may_program(&self, pages: Range<u64>) -> Result<(), FlashError> {
         for number in pages {
             let (block, page) = self.place(number);
@@ -90,7 +90,7 @@ impl Chips {
         Ok(())
     }
 
-    /// Programs pages, which [`Chips::may_program`] allows.
+    /// Programs pages. The caller must have checked [`Chips::may_program`].
     pub(super) fn program(&mut self, now: Instant, id: u64, pages: impl IntoIterator<Item = u64>) {
         let request = self.request(id);
         for number in pages {
@@ -109,14 +109,14 @@ impl Chips {
         }
     }
 
-    /// How the blocks of erase units were used.
+    /// Returns the wear of the blocks of erase units.
     pub(super) fn wear(&self, units: Range<u64>) -> Vec<Wear> {
         let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
         let wear = |block| self.flash.wear(block).unwrap_or_default();
         units.flat_map(of_unit).map(wear).collect()
     }
 
-    /// The blocks of erase units in which something was programmed.
+    /// Returns the programmed blocks of erase units.
     pub(super) fn to_erase(&self, units: Range<u64>) -> Vec<Block> {
         let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
         let used = |block: &Block| {
@@ -127,7 +127,7 @@ impl Chips {
         units.flat_map(of_unit).filter(used).collect()
     }
 
-    /// Erases blocks, which are all of `units` that are not erased.
+    /// Erases `blocks`, which must be all blocks of `units` that are not erased.
     pub(super) fn erase(&mut self, now: Instant, id: u64, units: Range<u64>, blocks: &[Block]) {
         let request = self.request(id);
         for block in blocks {

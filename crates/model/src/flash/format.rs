@@ -1,20 +1,20 @@
-//! The bytes of what is written to flash in place of two blocks that are rewritten.
+//! On-flash format of rewrites of the two rewritable blocks.
 
 /// Bytes of an entry's head.
 pub(super) const HEAD_BYTES: usize = 4096;
-/// Of this format.
+/// Version of this format.
 pub(super) const VERSION: u32 = 1;
-/// Begins every head.
+/// First bytes of every head.
 pub(super) const MAGIC: [u8; 8] = *b"FOREFRO\x01";
 
 const CRC_AT: usize = 12;
 
-/// What stands before one copy of a block.
+/// Head of an entry, before the copy of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// Grows by one with each entry written.
+    /// Number of the entry; each entry written has the next higher number.
     pub(super) sequence: u64,
-    /// Which of the two blocks, from 0.
+    /// Number of the rewritable block, 0 or 1.
     pub(super) place: u32,
     /// CRC32C of the copy.
     pub(super) data_crc: u32,
@@ -33,7 +33,7 @@ impl Head {
         out
     }
 
-    /// The head in `bytes`; `None` if there is none, whole and of this version.
+    /// Decodes a head. `None` if `bytes` are not an intact head of this version.
     pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let mut copy = *bytes;

@@ -1,18 +1,18 @@
-//! A first MiB before plain flash, in which two blocks can be rewritten.
+//! A first MiB in front of plain flash, in which two blocks can be rewritten.
 //!
-//! Logs of segments keep two copies of a superblock, at byte 0 and byte 512 KiB, and rewrite them in place;
-//! their segments begin at 1 MiB. Flash has no such places. So a few erase units are kept back, and a rewrite of
-//! one of these blocks is appended there, in an *entry*: a head that says which block and the how-manieth
-//! rewrite it is, and the block. The newest sound entry of each block counts. All other bytes of the first MiB
-//! are zeroes, and everything behind it is the rest of the flash, as it is.
+//! Logs of segments keep two copies of a superblock, at byte 0 and byte 512 KiB, and rewrite them in place. Their
+//! segments begin at 1 MiB. Flash cannot rewrite blocks in place. So a few erase units are reserved, and a rewrite of
+//! one of these blocks is appended there in an *entry*: a head with the number of the block and of the rewrite, and the
+//! block. The newest intact entry of each block is valid. All other bytes of the first MiB are zeroes. The bytes behind
+//! it are the rest of the flash, unchanged.
 //!
-//! A unit that is full is left for another one, which is erased and begins with the newest copy of the other
-//! block. It is one that has no newest copy of either, which there is since three are kept: so at any moment,
-//! and whatever a power cut leaves of an entry or of an erase, what has been acknowledged is there.
+//! When a unit is full, another unit is erased and begins with the newest copy of the other block. The chosen unit
+//! contains no newest copy. With three units such a unit always exists. So acknowledged data exists at any moment,
+//! regardless of the state in which a power cut leaves an entry or an erase.
 //!
 //! Invariants:
-//! - A unit is erased only if neither block's newest copy lies in it.
-//! - What was open before a restart is never appended to: pages may be half programmed there.
+//! - A unit is erased only if it contains no newest copy of either block.
+//! - A unit that was open before a restart is never appended to: its pages may be half programmed.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -25,19 +25,19 @@ use forebay_rt::Lock;
 
 use super::format::{HEAD_BYTES, Head};
 
-/// Bytes before what is mapped one to one: where logs of segments have their first.
+/// Bytes in front of the directly mapped flash: the start of segments in logs.
 const FRONT_BYTES: u64 = 1 << 20;
-/// The blocks that can be rewritten.
+/// Places of the rewritable blocks.
 const PLACES: [u64; 2] = [0, 512 << 10];
 const BLOCK: u64 = HEAD_BYTES as u64;
 const ENTRY_BYTES: u64 = 2 * BLOCK;
-/// Erase units kept back: one for the newest copy of each block, and one that may be erased.
+/// Reserved erase units: one for the newest copy of each block, and one that may be erased.
 const UNITS: u64 = 3;
 
-/// Why flash cannot have a front.
+/// Reason why flash cannot have such a front.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FrontedError {
-    /// It is not flash, or not of pages of 4096 bytes.
+    /// The device is not flash, or has no pages of 4096 bytes.
     #[error("the device has no erase units of pages of 4096 bytes")]
     NoFlash,
     /// The segments are not whole erase units.
@@ -51,15 +51,15 @@ pub enum FrontedError {
         /// Bytes of an erase unit.
         unit: u64,
     },
-    /// There is nothing left behind what is kept back.
+    /// The flash is too short for a segment behind the reserved units.
     #[error("the flash has {have} bytes; {need} are needed")]
     TooShort {
-        /// Its length, in bytes.
+        /// Length of the flash, in bytes.
         have: u64,
-        /// The least that would do, in bytes.
+        /// Minimum length, in bytes.
         need: u64,
     },
-    /// What is kept back cannot be read, and it may hold the newest copies.
+    /// The reserved units cannot be read, and may contain the newest copies.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -69,37 +69,37 @@ pub struct Fronted {
     flash: Rc<dyn Device>,
     geometry: Geometry,
     unit: u64,
-    /// The newest copies.
+    /// Newest copies of both blocks.
     newest: RefCell<[Option<Copy>; 2]>,
-    /// Where the next entry goes; none if it begins another unit.
+    /// Place of the next entry. `None` if the next entry begins another unit.
     next: Cell<Option<u64>>,
     last_sequence: Cell<u64>,
     last_unit: Cell<u64>,
-    /// Entries are written one after the other.
+    /// Lock that serialises entries.
     turn: Rc<Lock>,
 }
 
-/// A block's copy.
+/// A copy of a block.
 #[derive(Clone)]
 struct Copy {
     sequence: u64,
-    /// The erase unit it lies in.
+    /// Erase unit that contains the copy.
     unit: u64,
     data: Buf,
 }
 
-/// A range of the device, as what lies in the first MiB and what behind it, as bytes of the flash.
+/// A range of the device, split into its part in the first MiB, and the bytes of the flash behind it.
 struct Parts {
     front: Range<u64>,
     flash: Range<u64>,
 }
 
 impl Fronted {
-    /// Finds what was written to the two blocks; on flash without any of it they are zeroes. What uses the
-    /// flash must give up `segment` bytes as a whole, from the first MiB on.
+    /// Finds the newest copies of the two blocks. They are zeroes on flash without copies. The client of the flash must
+    /// discard `segment` bytes as a whole, from the first MiB on.
     ///
     /// # Errors
-    /// If the segments do not suit the flash, or it cannot be read.
+    /// If the segments do not fit the flash, or the flash cannot be read.
     pub async fn open(flash: Rc<dyn Device>, segment: u64) -> Result<Fronted, FrontedError> {
         let below = flash.geometry();
         let unit = u64::from(below.discard_granularity);
@@ -133,7 +133,7 @@ impl Fronted {
         Ok(fronted)
     }
 
-    /// Looks for newer copies in an erase unit.
+    /// Searches an erase unit for newer copies.
     async fn scan(&self, unit: u64) -> Result<()> {
         let entries = BufMut::zeroed(self.unit as usize);
         let entries = self.flash.read(unit * self.unit, entries).await?;
@@ -167,7 +167,7 @@ impl Fronted {
     /// Writes one of the two blocks.
     async fn rewrite(&self, place: usize, data: Buf) -> Result<()> {
         let _turn = self.turn.lock().await;
-        // Only an entry that was written has another one behind it.
+        // A failed entry leaves `next` empty: entries follow only entries that were written.
         let at = match self.next.take() {
             Some(at) => at,
             None => self.begin_unit(1 - place).await?,
@@ -179,8 +179,8 @@ impl Fronted {
         Ok(())
     }
 
-    /// Erases another unit and writes the newest copy of a block to it, if there is one. Gives where the next
-    /// entry goes.
+    /// Erases another unit and writes the newest copy of block `other` to it, if the copy exists. Returns the place of
+    /// the next entry.
     async fn begin_unit(&self, other: usize) -> Result<u64> {
         let newest = self.newest.borrow().clone();
         let holds = |unit: &u64| newest.iter().flatten().any(|copy| copy.unit == *unit);
@@ -197,7 +197,7 @@ impl Fronted {
         }
     }
 
-    /// Writes an entry; gives where it ends.
+    /// Writes an entry; returns its end.
     async fn append(&self, at: u64, place: usize, data: Buf) -> Result<u64> {
         let sequence = self.last_sequence.get() + 1;
         self.last_sequence.set(sequence);
@@ -228,7 +228,7 @@ impl Fronted {
         }
     }
 
-    /// Copies what the first MiB holds from byte `at` on.
+    /// Copies the content of the first MiB from byte `at` on.
     fn peek(&self, at: u64, out: &mut [u8]) {
         out.fill(0);
         let newest = self.newest.borrow();
@@ -263,7 +263,7 @@ impl Fronted {
         Ok(())
     }
 
-    /// Makes zeroes of what is not.
+    /// Rewrites the two blocks with zeroes if they were written and begin in the range.
     async fn zero_front(&self, front: Range<u64>) -> Result<()> {
         for (place, at) in PLACES.into_iter().enumerate() {
             let written = self.newest.borrow()[place].is_some();
@@ -316,8 +316,7 @@ impl Device for Fronted {
         self.flash.flush()
     }
 
-    /// Of the first MiB nothing is given back. What lies behind it is erased by whole units, which are counted
-    /// from its end.
+    /// Discards whole units behind the first MiB, counted from its end. Discards nothing of the first MiB.
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let Parts { flash, .. } = self.parts(range);

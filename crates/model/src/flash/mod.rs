@@ -1,25 +1,25 @@
-//! Plain flash: channels, dies, planes, erase blocks and pages, and nothing on top of them.
+//! Plain flash: channels, dies, planes, erase blocks and pages, without a translation layer.
 //!
-//! Where data lies, and when a block is cleaned, is for the layer above; this only knows how long a
-//! page takes, how often each block was programmed and erased, and what may not be done:
+//! The layer above decides the place of data and the cleaning of blocks. This module computes the durations of page
+//! operations, counts the programs and erases of each block, and enforces the rules:
 //!
-//! - A page is programmed once, then not again until its erase block is erased.
+//! - A page is programmed once, and again only after its erase block was erased.
 //! - The pages of an erase block are programmed in order.
 //!
-//! Both are refused as a [`FlashError`] when asked for, so that a layer that breaks them fails in its
-//! first test and not in the field. Pages may be left out ([`Flash::skip`]), but not made good for.
+//! A request against a rule fails with a [`FlashError`], so that a faulty layer fails in its first test and not in the
+//! field. Pages may be skipped ([`Flash::skip`]), but cannot be programmed later.
 //!
-//! How time passes (`timing.rs`): a channel carries one transfer at a time. A die does one array
-//! operation at a time, over one page or block of each of its planes at once if they are of the same
-//! kind (the multi-plane commands of ONFI); its planes keep the order they are asked in. Reads go from
-//! the array to the plane's register and then over the channel, programs the other way. Left out:
-//! cache registers (the transfer of one page during the array time of another), suspended erases,
-//! command cycles, which take well under a microsecond, and the spread of program times within a block.
+//! Timing (`timing.rs`): a channel does one transfer at a time. A die does one array operation at a time. The operation
+//! can include several of the die's planes, with a page or block of each (the multi-plane commands of ONFI). A plane
+//! serves its requests in order. A read goes from the array to the plane's register and then over the channel, a
+//! program goes the other way. Not modelled: cache registers (the transfer of one page during the array time of
+//! another), suspended erases, and the variation of program times within a block. Command cycles, which take well below
+//! a microsecond, are not modelled either.
 //!
-//! State apart from waiting, like the disk: requests go in with [`Flash::submit`], and
-//! [`Flash::advance`] gives the completions out. [`PlainFlash`] does the waiting and has the data: a device
-//! with these rules. [`Fronted`] puts a first MiB before it in which two places can be rewritten, as a
-//! log-structured volume needs for its superblocks. [`TranslatedFlash`] is an ordinary solid-state drive over such chips.
+//! The flash is state without waiting, like the disk: [`Flash::submit`] takes requests, and [`Flash::advance`] returns
+//! the completions. [`PlainFlash`] waits and stores the data: a device with these rules. [`Fronted`] adds a first MiB
+//! with two rewritable places, which a log-structured volume needs for its superblocks. [`TranslatedFlash`] is an
+//! ordinary solid-state drive over such chips.
 
 mod chips;
 mod format;
@@ -40,21 +40,21 @@ pub use translated::{TranslatedFlash, TranslatedFlashError, TranslationOptions, 
 
 use timing::Timing;
 
-/// A finished request.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The number it was submitted with.
+    /// The number with which the request was submitted.
     pub id: u64,
-    /// When it was done.
+    /// Completion time.
     pub at: Instant,
 }
 
-/// How much flash there is: parts of one kind, on channels.
+/// Number of parts of one kind, on channels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrangement {
-    /// Channels, which transfer at the same time.
+    /// Channels, which transfer concurrently.
     pub channels: u32,
-    /// Dies on each channel, which share its transfers and else work at the same time.
+    /// Dies on each channel. They share the channel's transfers, and otherwise work concurrently.
     pub dies_per_channel: u32,
 }
 
@@ -71,21 +71,21 @@ pub struct Block {
     pub block: u32,
 }
 
-/// What is asked of the flash.
+/// A request to the flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Reads one page. An erased page may be read; it holds ones.
+    /// Reads one page. An erased page may be read; it contains ones.
     Read {
-        /// Its block.
+        /// Block of the page.
         block: Block,
-        /// The page in it.
+        /// Number of the page in its block.
         page: u32,
     },
     /// Programs one page.
     Program {
-        /// Its block.
+        /// Block of the page.
         block: Block,
-        /// The page in it.
+        /// Number of the page in its block.
         page: u32,
     },
     /// Erases a block.
@@ -93,7 +93,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The block concerned.
+    /// Returns the block of the request.
     pub fn block(&self) -> Block {
         match *self {
             Op::Read { block, .. } | Op::Program { block, .. } | Op::Erase(block) => block,
@@ -101,10 +101,10 @@ impl Op {
     }
 }
 
-/// Why the flash does not do what it is asked. Nothing happened then.
+/// Reason why the flash refused a request. The request had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlashError {
-    /// There is no such channel, die, plane, block or page.
+    /// The channel, die, plane, block or page does not exist.
     #[error("{0:?} is not on this flash")]
     NoSuchPlace(Op),
     /// The page is programmed; its block must be erased first.
@@ -120,39 +120,39 @@ pub enum FlashError {
     OutOfOrder {
         /// The block.
         block: Block,
-        /// The page asked for.
+        /// The requested page.
         page: u32,
-        /// The page whose turn it is.
+        /// The page that must be programmed next.
         next: u32,
     },
-    /// A later page of the block is programmed, and this one was left out.
+    /// The page was skipped: a later page of the block is programmed.
     #[error(
         "page {page} of {block:?} was left out; {next} is the next to program until it is erased"
     )]
     LeftOut {
         /// The block.
         block: Block,
-        /// The page asked for.
+        /// The requested page.
         page: u32,
-        /// The page whose turn it is.
+        /// The page that can be programmed next.
         next: u32,
     },
 }
 
-/// How an erase block was used.
+/// Use of an erase block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wear {
-    /// Pages programmed in it, ever.
+    /// Pages programmed in the block so far.
     pub programs: u64,
-    /// Pages read of it, ever.
+    /// Pages read from the block so far.
     pub reads: u64,
-    /// Times it was erased.
+    /// Erases of the block.
     pub erases: u32,
-    /// The next page to program: those before it are programmed since, or left out.
+    /// The next page to program: earlier pages are programmed or skipped.
     pub next_page: u32,
 }
 
-/// Flash as it is: how worn, and what it is doing.
+/// The state of flash chips: wear and operations in progress.
 pub struct Flash {
     part: Part,
     arrangement: Arrangement,
@@ -161,10 +161,10 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// New flash: never programmed, all blocks erased.
+    /// Creates new flash: never programmed, all blocks erased.
     ///
     /// # Panics
-    /// If there is none of it.
+    /// If the number of channels or dies is 0.
     pub fn new(part: Part, arrangement: Arrangement) -> Flash {
         let Arrangement {
             channels,
@@ -181,28 +181,28 @@ impl Flash {
         }
     }
 
-    /// What it is made of.
+    /// Returns the kind of the parts.
     pub fn part(&self) -> &Part {
         &self.part
     }
 
-    /// How it is put together.
+    /// Returns the arrangement of the parts.
     pub fn arrangement(&self) -> Arrangement {
         self.arrangement
     }
 
-    /// The room in it, in bytes, without the pages' spare areas.
+    /// Returns the capacity in bytes, without the pages' spare areas.
     pub fn bytes(&self) -> u64 {
         let block = u64::from(self.part.pages_per_block) * u64::from(self.part.page_bytes);
         self.wear.len() as u64 * block
     }
 
-    /// How a block was used; `None` if there is no such block.
+    /// Returns the wear of a block. `None` if the block does not exist.
     pub fn wear(&self, block: Block) -> Option<Wear> {
         self.index(block).map(|index| self.wear[index])
     }
 
-    /// How each block was used, in the order of channel, die, plane and block.
+    /// Returns the wear of all blocks, in the order of channel, die, plane and block.
     pub fn all_wear(&self) -> &[Wear] {
         &self.wear
     }
@@ -218,12 +218,12 @@ impl Flash {
         fits.then_some(plane * self.part.blocks_per_plane as usize + at.block as usize)
     }
 
-    /// Takes a request that arrives at `now`; `id` comes back with its completion. Requests to one
-    /// plane are done in the order they are submitted, so a program may follow the one before it
-    /// at once. Time must have passed up to `now` first ([`Flash::advance`]).
+    /// Takes a request that arrives at `now`; the completion carries `id`. A plane serves its requests in the order of
+    /// submission, so a program may be submitted directly after the one before it. The caller must have advanced the
+    /// flash to `now` ([`Flash::advance`]).
     ///
     /// # Errors
-    /// If the rules of NAND forbid it; then it does not happen.
+    /// If the rules of NAND forbid the request. It has no effect then.
     pub fn submit(&mut self, now: Instant, id: u64, op: Op) -> Result<(), FlashError> {
         let index = self.index(op.block()).ok_or(FlashError::NoSuchPlace(op))?;
         let wear = &mut self.wear[index];
@@ -254,11 +254,11 @@ impl Flash {
         Ok(())
     }
 
-    /// Leaves out the pages of a block that come before `page`, until it is erased. (Chips of one level a cell
-    /// allow that; those of several may want the pages programmed with something.)
+    /// Skips the pages of a block before `page`, until the block is erased. (Chips with one level per cell allow
+    /// skipping; chips with several levels may require programmed pages.)
     ///
     /// # Errors
-    /// If there is no such page, or one that comes behind it is programmed.
+    /// If the page does not exist, or a page behind it is programmed.
     pub fn skip(&mut self, block: Block, page: u32) -> Result<(), FlashError> {
         let index = self.index(block);
         let fits = page < self.part.pages_per_block;
@@ -271,12 +271,12 @@ impl Flash {
         Ok(())
     }
 
-    /// When something next happens; `None` if nothing is under way.
+    /// Returns the time of the next event. `None` without operations in progress.
     pub fn next_event(&self) -> Option<Instant> {
         self.timing.next_event()
     }
 
-    /// Lets time pass up to `now`; what is done by then is added to `done`, in the order it was done.
+    /// Advances time to `now`; adds completed requests to `done`, in the order of completion.
     pub fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.timing.advance(now, done);
     }

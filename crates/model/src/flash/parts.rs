@@ -1,18 +1,18 @@
 //! Named flash parts, by their data sheets.
 //!
-//! The times are *typical* ones where the data sheet gives typical times (program and erase) and
-//! maximal ones where it gives only those (page read). Chips of one type differ, and a chip changes
-//! as it wears: Grupp et al., "Characterizing Flash Memory: Anomalies, Observations, and
-//! Applications", MICRO 2009. So these are good for comparing layouts, not for predicting a product.
+//! The times are *typical* values if the data sheet has typical values (program and erase), and otherwise maximum
+//! values (page read). Chips of one type differ, and a chip changes with wear: Grupp et al., "Characterizing Flash
+//! Memory: Anomalies, Observations, and Applications", MICRO 2009. So the values are good for comparisons of layouts,
+//! not for predictions of a product.
 
 use std::time::Duration;
 
-/// What one die is like.
+/// Properties of a die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Its name here.
+    /// Name in this crate.
     pub name: &'static str,
-    /// What it is, and where the figures are from.
+    /// Full name, and the source of the figures.
     pub source: &'static str,
     /// Bytes in a page, without its spare area.
     pub page_bytes: u32,
@@ -32,12 +32,12 @@ pub struct Part {
     pub erase: Duration,
     /// Time to transfer one byte over the channel.
     pub byte: Duration,
-    /// Erases that a block is specified for. The model counts and does not wear out.
+    /// Specified erases of a block. The model counts erases, but blocks do not fail.
     pub endurance: u32,
 }
 
 impl Part {
-    /// Time to transfer a page with its spare area.
+    /// Returns the time to transfer a page with its spare area.
     pub fn transfer(&self) -> Duration {
         self.byte * (self.page_bytes + self.spare_bytes)
     }
@@ -109,12 +109,12 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// The part of that name.
+/// Returns the part with this name.
 pub fn named(name: &str) -> Option<Part> {
     PARTS.into_iter().find(|part| part.name == name)
 }
 
-/// All names, each with its source.
+/// Returns all names, each with its source.
 pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     PARTS.into_iter().map(|part| (part.name, part.source))
 }

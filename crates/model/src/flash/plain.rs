@@ -1,4 +1,4 @@
-//! Plain flash as a device, without a translation layer: what may not be done with a page is an error.
+//! Plain flash as a device, without a translation layer: forbidden page operations are errors.
 
 use std::io;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::clockwork::Clockwork;
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
-/// Zeroes that are written at a time, in bytes.
+/// Maximum length of a write of zeroes, in bytes.
 const ZEROES: u64 = 1 << 20;
 
-/// Why flash cannot be a device.
+/// Reason why flash cannot be a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlainFlashError {
-    /// A page is not what devices call a block.
+    /// The page size is not the block size of devices.
     #[error("a page of {0} bytes; only parts with pages of 4096 can be a device")]
     Page(u32),
-    /// The planes are not a multiple of those that an erase unit is to be on.
+    /// The number of planes is not a multiple of the planes in an erase unit.
     #[error("{lanes} planes cannot be ganged by {gang}, or make erase units of 4 GiB or more")]
     Gang {
         /// Planes in an erase unit.
@@ -33,43 +33,45 @@ pub enum PlainFlashError {
         /// Planes of all dies.
         lanes: u32,
     },
-    /// What holds the data is shorter than an erase unit.
+    /// The device for the data is shorter than an erase unit.
     #[error("{have} bytes for the data; an erase unit has {need}")]
     TooShort {
-        /// Its length, in bytes.
+        /// Length of that device, in bytes.
         have: u64,
         /// Bytes of an erase unit.
         need: u64,
     },
 }
 
-/// What the chips of a [`PlainFlash`] did so far.
+/// Work of the chips of a [`PlainFlash`] so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlashUsage {
-    /// Pages programmed. Beside the pages that users wrote, this is the write amplification.
+    /// Pages programmed. The ratio to the pages that clients wrote is the write amplification.
     pub programs: u64,
     /// Pages read.
     pub reads: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Erases of the block that was erased least, of those within the device.
+    /// Erases of the least erased block of the device.
     pub erases_min: u32,
-    /// Erases of the block that was erased most.
+    /// Erases of the most erased block of the device.
     pub erases_max: u32,
 }
 
 /// Flash chips as a device.
 ///
-/// - Its *erase units* are as long as its [`Geometry::discard_granularity`] says, and are erased by discarding
-///   them. Of a discard, only whole units count, and of these only blocks in which something was programmed
-///   are erased.
-/// - A page, 4096 bytes, is programmed by writing it, once until its unit is erased, and in the order of the pages
-///   in its block, of which some may be left out. A write against this is refused as a whole; the error's source is
-///   a [`super::FlashError`] that names the page.
+/// - Its *erase units* have the length of [`Geometry::discard_granularity`]. A discard erases them. It affects only
+///   whole
+/// units, and erases only their programmed blocks.
+/// - A write programs pages of 4096 bytes. A page can be programmed once until its unit is erased. The pages of a block
+///   must
+/// be programmed in order; some may be skipped. A write against these rules is refused as a whole. The source of its
+/// error is a [`super::FlashError`] that names the page.
 /// - A page that is not programmed reads as ones.
-/// - What has completed is on the medium. A flush has nothing to do.
+/// - A completed write is durable. A flush does nothing.
 ///
-/// Content is held by another device. Requests take the time of the chips, or that device's if it is longer.
+/// Another device stores the content. A request takes the time of the chips, or that of the other device if it is
+/// longer.
 pub struct PlainFlash {
     clockwork: Clockwork<Chips>,
     data: Rc<dyn Device>,
@@ -77,11 +79,11 @@ pub struct PlainFlash {
 }
 
 impl PlainFlash {
-    /// New flash, all of it erased, with one block of each of `gang` planes in an erase unit. As much of it as
-    /// `data` has room for is the device. `data` must hold nothing.
+    /// Creates new flash, completely erased, with one block of each of `gang` planes in an erase unit. The device is as
+    /// long as `data`, in whole erase units. `data` must be empty.
     ///
     /// # Errors
-    /// If the part or the gang do not make a device, or `data` is too short for one.
+    /// If part or gang do not make a device, or `data` is too short for a device.
     pub fn new(
         rt: &Rt,
         part: Part,
@@ -127,7 +129,7 @@ impl PlainFlash {
         })
     }
 
-    /// What was done so far.
+    /// Returns the work of the chips so far.
     pub fn usage(&self) -> FlashUsage {
         self.clockwork.look(|chips| {
             let wear = self.wear_of(chips);
@@ -141,7 +143,7 @@ impl PlainFlash {
         })
     }
 
-    /// How each block within the device was used, erase unit by erase unit.
+    /// Returns the wear of each block of the device, erase unit by erase unit.
     pub fn wear(&self) -> Vec<Wear> {
         self.clockwork.look(|chips| self.wear_of(chips))
     }
@@ -151,7 +153,7 @@ impl PlainFlash {
         chips.wear(0..units)
     }
 
-    /// Programs pages with `data`, if they may be.
+    /// Programs pages with `data`, if the rules allow this.
     async fn program(&self, op: Op, at: u64, data: Buf) -> Result<()> {
         let range = at..at + data.len() as u64;
         let pages = range.start / PAGE..range.end / PAGE;

@@ -29,7 +29,7 @@ fn program(block: Block, page: u32) -> Op {
     Op::Program { block, page }
 }
 
-/// Submits all at once, at the beginning; gives when each is done, in microseconds.
+/// Submits all requests at the start; returns their completion times, in microseconds.
 fn times(flash: &mut Flash, ops: &[Op]) -> Vec<u64> {
     for (id, op) in (0..).zip(ops) {
         flash.submit(Instant::default(), id, *op).unwrap();
@@ -50,7 +50,7 @@ fn run(flash: &mut Flash, count: usize) -> Vec<u64> {
     times
 }
 
-// Of this part: read 25, program 200, erase 1500, transfer 102 (4096 bytes of 25 ns), in microseconds.
+// Times of this part in microseconds: read 25, program 200, erase 1500, transfer 102 (4096 bytes of 25 ns).
 
 #[test]
 fn a_read_is_array_and_transfer_a_program_the_other_way_round_an_erase_array_alone() {
@@ -206,7 +206,7 @@ fn every_named_part_is_found_and_says_where_its_figures_are_from() {
     }
     assert_eq!(names().count(), 4);
     assert_eq!(named("no such part"), None);
-    // 16 Gbit, as its name says.
+    // 16 Gbit, as in its name.
     let arrangement = Arrangement {
         channels: 1,
         dies_per_channel: 1,

@@ -1,12 +1,11 @@
-//! When requests are done.
+//! Completion times of requests.
 //!
-//! Each die is in one phase at a time. A read is array time, then a transfer for each page; a program
-//! is a transfer for each page, then array time; an erase is array time alone. A group is what a die
-//! does at once: the request that waited longest, and of the other planes the first ones that wait,
-//! if of the same kind.
+//! Each die is in one phase at a time. A read is array time, then a transfer for each page. A program is a transfer for
+//! each page, then array time. An erase is array time alone. A group is the set of requests that a die serves at once:
+//! the longest waiting request, and the first waiting request of each other plane, if they are of the same kind.
 //!
-//! Invariant: events are handled in the order of their time, equal times in the order they were
-//! planned, so a run depends on nothing but what was submitted when.
+//! Invariant: events are handled in the order of their time, and equal times in the order of planning. So a run depends
+//! only on the submissions and their times.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,17 +31,17 @@ fn kind(op: &Op) -> Kind {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// Counts submissions: who waited longest.
+    /// Number of the submission; the lowest number waited longest.
     turn: u64,
     id: u64,
     kind: Kind,
 }
 
-/// What a die does at present.
+/// Requests that a die serves at present.
 struct Group {
     kind: Kind,
     ids: Vec<u64>,
-    /// Transfers still to come.
+    /// Remaining transfers.
     transfers: usize,
 }
 
@@ -50,24 +49,24 @@ struct Die {
     channel: usize,
     planes: Vec<VecDeque<Waiting>>,
     group: Option<Group>,
-    /// A [`Event::Begin`] is planned.
+    /// True if an [`Event::Begin`] is planned.
     begins: bool,
 }
 
 #[derive(Default)]
 struct Channel {
     busy: bool,
-    /// Dies that want a transfer, with the request it is for.
+    /// Dies that need a transfer, with the request of the transfer.
     queue: VecDeque<(usize, u64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
-    /// An idle die was asked for something. It begins with all that it is asked at that instant.
+    /// An idle die received a request. It begins with all requests of this instant.
     Begin { die: usize },
-    /// A die's array operation is over.
+    /// A die's array operation is complete.
     Array { die: usize },
-    /// A channel's transfer is over.
+    /// A channel's transfer is complete.
     Transfer { die: usize, id: u64 },
 }
 

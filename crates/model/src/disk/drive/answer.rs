@@ -1,4 +1,4 @@
-//! What the interface answers from the cache.
+//! Answers of the interface from the cache.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use super::super::queue::{Asked, Request, Work};
 use super::super::spec::ReadAhead;
 use super::{Disk, Plan, span};
 
-/// Where a read's blocks would come from.
+/// Source of a read's blocks.
 pub(super) enum Source {
-    /// All are in the segment.
+    /// All blocks are in this segment.
     Held(usize),
-    /// They are there, or will be when the read-ahead gets there.
+    /// All blocks are in a segment, or will be when the read-ahead arrives there.
     Coming,
-    /// From the medium; those up to the end of the segment are held.
+    /// The platters; the first blocks may be in the end of this segment.
     Medium(Option<usize>),
-    /// From the medium, after a destage.
+    /// The platters, after a destage.
     Blocked,
 }
 
 impl Disk {
-    /// Answers the first request that the cache can answer. Returns whether there was one.
+    /// Answers the first request that the cache can answer. Returns false if no request can be answered.
     pub(super) fn answer_one(&mut self, now: u64) -> bool {
         for index in 0..self.queue.waiting.len() {
             let waiting = &self.queue.waiting[index];
@@ -80,7 +80,7 @@ impl Disk {
         }
     }
 
-    /// How far to read on after a read up to `end` that is kept in a segment beginning at `start`.
+    /// Returns the limit of the read-ahead after a read of `range` that is kept in a segment beginning at `start`.
     pub(super) fn limit(&self, start: u64, range: &Range<u64>) -> u64 {
         let spec = &self.spec.cache;
         let size = self.cache.room();
@@ -163,7 +163,7 @@ impl Disk {
         })
     }
 
-    /// After a hit: the drive may go on filling the segment.
+    /// Continues to fill the segment after a hit, if the drive does so.
     fn resume_ahead(&mut self, now: u64, segment: usize, limit: u64) {
         let held = self.cache.segments[segment].held.end;
         if self.choice.read_ahead

@@ -1,4 +1,4 @@
-//! What the mechanism does.
+//! Tasks of the mechanism.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use super::super::spec::ReadAhead;
 use super::answer::Source;
 use super::{Busy, Disk, Plan, Then, span};
 
-/// What a request waits for.
+/// Resource for which a request waits.
 enum Need {
-    /// Its turn at the interface.
+    /// The interface.
     Interface,
-    /// Its turn at the medium.
+    /// The mechanism.
     Medium,
     /// A destage.
     Destage,
 }
 
 impl Disk {
-    /// Gives the mechanism its next task, if there is one.
+    /// Gives the mechanism its next task, if any.
     pub(super) fn start_task(&mut self, now: u64) {
         let mut candidates = std::mem::take(&mut self.candidates);
         self.collect(now, &mut candidates);
@@ -35,8 +35,8 @@ impl Disk {
         self.candidates = candidates;
     }
 
-    /// What the mechanism could do, in the order it came. Destages are for when there is nothing
-    /// else, or something waits for them: then they come where that stands.
+    /// Collects the possible tasks of the mechanism in the order of their arrival. Destages have the lowest priority,
+    /// unless a request waits for them: then they take the position of this request.
     fn collect(&mut self, now: u64, candidates: &mut Vec<Candidate>) {
         candidates.clear();
         let arm = self.arm_now();
@@ -87,7 +87,7 @@ impl Disk {
         }
     }
 
-    /// What a request waits for.
+    /// Returns the resource for which a request waits.
     fn need(&self, work: &Work, dirty: bool, asked: Asked) -> Need {
         match work.op {
             Op::Read if asked == Asked::Miss => Need::Medium,
@@ -149,7 +149,7 @@ impl Disk {
         transfer
     }
 
-    /// What the controller needs before the arm sets out for a request.
+    /// Returns the time that the controller needs before the arm starts to move for a request.
     fn medium_overhead(&self, work: &Work, arm: Arm) -> u64 {
         match work.op {
             Op::Read => {
@@ -166,8 +166,8 @@ impl Disk {
         ahead.map_or(self.arm, |a| a.arm(&self.geometry))
     }
 
-    /// When the medium may begin with a request whose data may be on the bus from `from` on. Where
-    /// the medium is faster than the bus, a write has to wait, so that no block comes too late.
+    /// Returns the earliest start of a request on the platters whose data can be on the bus from `from` on. If the
+    /// platters are faster than the bus, a write must wait, so that no block arrives too late.
     fn data_ready(&self, from: u64, work: &Work) -> u64 {
         if work.op == Op::Read {
             return 0;
@@ -179,7 +179,7 @@ impl Disk {
             .max(from + self.times.block)
     }
 
-    /// A read from the medium.
+    /// Plans a read from the platters.
     fn read(&mut self, now: u64, work: &Work) -> Plan {
         let overhead = self.medium_overhead(work, self.arm);
         let block = self.times.block;
@@ -220,7 +220,7 @@ impl Disk {
         }
     }
 
-    /// What becomes of the blocks of a read.
+    /// Decides the use of a read's blocks for the cache.
     fn fill(&mut self, work: &Work, held: Option<usize>, transfer: &Transfer) -> Then {
         if !self.choice.read_ahead {
             return Then::Nothing;
@@ -257,7 +257,7 @@ impl Disk {
         }
     }
 
-    /// A write that is done when it is on the medium.
+    /// Plans a write that completes when it is on the platters.
     fn write_through(&mut self, now: u64, work: &Work) -> Plan {
         let overhead = self.medium_overhead(work, self.arm);
         let bus = self.on_bus(work);

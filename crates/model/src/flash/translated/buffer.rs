@@ -1,8 +1,8 @@
-//! The write buffer of a drive: mapping units that are not yet programmed, and how many are being programmed.
+//! The write buffer of a drive: mapping units that are not programmed yet, and the number of those being programmed.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// A part of a mapping unit, or all of it, as a bit for each block.
+/// A mapping unit, or a part of it, with a bit for each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitPart {
     pub(super) unit: u64,
@@ -11,21 +11,21 @@ pub(super) struct UnitPart {
 
 /// The write buffer.
 ///
-/// A unit that is whole is programmed at once. Of others the buffer keeps half of its space, and programs the oldest when there
-/// are more.
+/// A whole unit is programmed at once. Partial units may fill half of the buffer. Beyond that the buffer programs the
+/// oldest one.
 pub(super) struct WriteBuffer {
-    /// Mapping units that there is space for.
+    /// Capacity in mapping units.
     space: usize,
     /// All blocks of a unit.
     whole: u64,
     partial: BTreeMap<u64, u64>,
-    /// The units in `partial`, oldest first; some are gone.
+    /// The units in `partial`, oldest first. Some entries are stale.
     order: VecDeque<u64>,
     programming: usize,
 }
 
 impl WriteBuffer {
-    /// An empty buffer for `space` mapping units of so many blocks.
+    /// Creates an empty buffer for `space` mapping units of `unit_blocks` blocks.
     pub(super) fn new(space: u32, unit_blocks: u64) -> WriteBuffer {
         WriteBuffer {
             space: space as usize,
@@ -41,7 +41,7 @@ impl WriteBuffer {
         if let Some(blocks) = self.partial.get_mut(&part.unit) {
             *blocks |= part.blocks;
             if *blocks == self.whole {
-                // The next to be programmed.
+                // Whole units are programmed next.
                 self.order.push_front(part.unit);
             }
             return true;
@@ -57,7 +57,8 @@ impl WriteBuffer {
         true
     }
 
-    /// Takes the next unit to program, if one is whole or too many are not. It takes space until [`WriteBuffer::programmed`].
+    /// Takes the next unit to program: a whole unit, or the oldest partial one if too many units are partial. The unit
+    /// occupies space until [`WriteBuffer::programmed`].
     pub(super) fn take(&mut self) -> Option<UnitPart> {
         while let Some(unit) = self.order.front() {
             let Some(blocks) = self.partial.get(unit).copied() else {
@@ -87,12 +88,12 @@ impl WriteBuffer {
         blocks.is_some_and(|blocks| part.blocks & !blocks == 0)
     }
 
-    /// Forgets a unit.
+    /// Removes a unit.
     pub(super) fn forget(&mut self, unit: u64) {
         self.partial.remove(&unit);
     }
 
-    /// A unit was programmed.
+    /// Notes that a unit was programmed.
     pub(super) fn programmed(&mut self) {
         self.programming -= 1;
     }
@@ -139,7 +140,7 @@ mod tests {
         assert!(buffer.add(part(1, 1)));
         buffer.forget(1);
         assert_eq!(buffer.take(), None);
-        // And again, of which the order has an old entry.
+        // The unit is added again, while the order still has its stale entry.
         assert!(buffer.add(part(1, 1)) && buffer.add(part(2, 1)));
         assert_eq!(buffer.take(), Some(part(2, 1)));
         assert_eq!(buffer.take(), Some(part(1, 1)));

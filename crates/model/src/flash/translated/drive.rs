@@ -1,4 +1,4 @@
-//! A drive at work: requests of the host as operations of the chips.
+//! Operation of a drive: translates requests of the host to operations of the chips.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use super::map::{Map, Writer};
 use crate::clockwork::{Done, Model};
 use crate::flash::chips::Chips;
 
-/// Number of a program for the host, among those of requests to the chips.
+/// Number of chip requests that program pages for the host.
 const PROGRAM: u64 = 1;
-/// Number of what no request waits for.
+/// Number of chip requests for which no host request waits.
 const BACKGROUND: u64 = 3;
 
-/// A write of the host that is not yet in the buffer as a whole.
+/// A write of the host that is not completely in the buffer yet.
 struct WaitingWrite {
     id: u64,
     parts: VecDeque<UnitPart>,
@@ -31,16 +31,16 @@ pub(super) struct Drive {
     /// Bytes of a mapping unit, which is a page.
     unit: u64,
     writes: VecDeque<WaitingWrite>,
-    /// Requests that are done.
+    /// Completed requests.
     ready: Vec<Done>,
-    /// All counts but those of the chips.
+    /// Counts, except those of the chips.
     usage: TranslationUsage,
-    /// Kept for its memory.
+    /// Buffer, kept to reuse its memory.
     done: Vec<Done>,
 }
 
 impl Drive {
-    /// A drive over chips that are erased. A mapping unit has `unit` bytes.
+    /// Creates a drive over erased chips. A mapping unit has `unit` bytes.
     pub(super) fn new(chips: Chips, map: Map, unit: u64, buffer_units: u32) -> Drive {
         Drive {
             map,
@@ -54,7 +54,7 @@ impl Drive {
         }
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub(super) fn usage(&self) -> TranslationUsage {
         let wear = self.chips.wear(0..self.map.reclaim_units());
         let blocks = wear.len() as u64;
@@ -67,12 +67,12 @@ impl Drive {
         }
     }
 
-    /// Bytes of the chips in use.
+    /// Returns the bytes of the chips in use.
     pub(super) fn bytes(&self) -> u64 {
         self.map.reclaim_units() * self.map.pages() * self.unit
     }
 
-    /// The parts of mapping units in a range of bytes.
+    /// Returns the mapping units, or parts of them, in a range of bytes.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = UnitPart> {
         let unit_bytes = self.unit;
         (range.start / unit_bytes..range.end.div_ceil(unit_bytes)).map(move |unit| {
@@ -94,7 +94,7 @@ impl Drive {
         self.fill_buffer(now);
     }
 
-    /// Takes a read of whole blocks. What is in the buffer, or was never written, takes no time.
+    /// Takes a read of whole blocks. Blocks in the buffer, and blocks that were never written, take no time.
     pub(super) fn read(&mut self, now: Instant, id: u64, range: Range<u64>) {
         let beneath = self.parts(range).filter(|part| !self.buffer.holds(part));
         let pages: Vec<u64> = beneath
@@ -114,7 +114,8 @@ impl Drive {
         }
     }
 
-    /// Moves writes to the buffer, oldest first, as long as that has space, and programs what the buffer gives out.
+    /// Moves writes to the buffer, oldest first, while the buffer has space, and programs the units that the buffer
+    /// releases.
     fn fill_buffer(&mut self, now: Instant) {
         while let Some(write) = self.writes.front_mut() {
             while let Some(part) = write.parts.front() {

@@ -1,18 +1,19 @@
-//! The map of a translation layer: which page holds which mapping unit, and which reclaim unit is collected next.
+//! The map of a translation layer: the page of each mapping unit, and the choice of the next reclaim unit to collect.
 //!
-//! Plain state; time is for `drive.rs`. Pages are numbered as [`super::Chips`] does, reclaim unit by reclaim unit.
+//! The map is plain state without time, which is in `drive.rs`. Pages are numbered as in [`super::Chips`], reclaim unit
+//! by reclaim unit.
 //!
 //! Invariants:
 //! - `page_of` and `unit_of` are inverse to each other where both are set.
 //! - `live` of a reclaim unit is the number of its pages with a mapping unit.
-//! - Before a page is taken for the host, [`FREE_MIN`] reclaim units are free or can be had by collection.
+//! - Before a page is taken for the host, [`FREE_MIN`] reclaim units are free or can be freed by collection.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Reclaim units that are kept free: collection needs one, and the other may be opened meanwhile.
 pub(super) const FREE_MIN: usize = 2;
-/// No page, or no mapping unit.
+/// Value for no page or no mapping unit.
 const NONE: u32 = u32::MAX;
 
 /// Sizes of a map.
@@ -29,14 +30,14 @@ pub(super) struct MapShape {
 }
 
 impl MapShape {
-    /// Reclaim units beside those that the data fills.
+    /// Returns the reclaim units in addition to those that the data fills.
     pub(super) fn reserve(&self) -> u64 {
         self.reclaim_units
             .saturating_sub(self.units.div_ceil(self.pages))
     }
 
-    /// Reclaim units that the reserve must have: one open for each handle and for collection, those kept free, and one
-    /// of garbage, so that collection gains something.
+    /// Returns the minimum reserve in reclaim units: one open for each handle and for collection, those kept free, and
+    /// one of garbage, so that collection gains space.
     pub(super) fn reserve_min(&self) -> u64 {
         u64::from(self.handles) + 1 + FREE_MIN as u64 + 1
     }
@@ -45,7 +46,7 @@ impl MapShape {
 /// Writer of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Writer {
-    /// The host, with a mapping unit's handle.
+    /// The host, with the handle of the mapping unit.
     Host,
     /// Collection.
     Collection,
@@ -62,7 +63,7 @@ enum ReclaimState {
 #[derive(Clone, Copy)]
 struct OpenUnit {
     unit: u32,
-    /// Pages that are taken.
+    /// Pages taken.
     taken: u64,
 }
 
@@ -75,12 +76,12 @@ pub(super) struct Map {
     live: Vec<u32>,
     state: Vec<ReclaimState>,
     free: VecDeque<u32>,
-    /// Of each handle, and behind them of collection.
+    /// Open units of the handles, followed by that of collection.
     open: Vec<Option<OpenUnit>>,
 }
 
 impl Map {
-    /// The map of a drive to which nothing was written.
+    /// Creates the map of a drive without data.
     pub(super) fn new(shape: MapShape) -> Map {
         let reclaim_units = shape.reclaim_units as usize;
         let pages = reclaim_units * shape.pages as usize;
@@ -96,12 +97,12 @@ impl Map {
         }
     }
 
-    /// Reclaim units in use, full or empty.
+    /// Returns the reclaim units in use, full or empty.
     pub(super) fn reclaim_units(&self) -> u64 {
         self.shape.reclaim_units
     }
 
-    /// Pages of a reclaim unit.
+    /// Returns the pages of a reclaim unit.
     pub(super) fn pages(&self) -> u64 {
         self.shape.pages
     }
@@ -166,8 +167,8 @@ impl Map {
         page
     }
 
-    /// Returns the full reclaim unit with the fewest live pages, and the mapping units in it. It counts as free from now on if
-    /// the caller maps each of these for collection, and then calls [`Map::freed`].
+    /// Returns the full reclaim unit with the fewest live pages, and the mapping units in it. The caller must map each
+    /// of these for collection, and then call [`Map::freed`].
     ///
     /// # Panics
     /// If every full reclaim unit is full of live pages: the reserve is checked when the map is made.
@@ -183,7 +184,7 @@ impl Map {
         (victim, units.map(|unit| u64::from(*unit)).collect())
     }
 
-    /// A reclaim unit without live pages was erased.
+    /// Notes that a reclaim unit without live pages was erased.
     pub(super) fn freed(&mut self, reclaim_unit: u64) {
         debug_assert_eq!(self.live[reclaim_unit as usize], 0);
         self.state[reclaim_unit as usize] = ReclaimState::Free;

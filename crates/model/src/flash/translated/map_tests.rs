@@ -14,7 +14,7 @@ fn shape(handles: u16) -> MapShape {
     }
 }
 
-/// Maps a unit for the host, after collection where that is needed. Returns the pages that were moved.
+/// Maps a unit for the host, after collection if necessary. Returns the number of moved pages.
 fn write(map: &mut Map, unit: u64) -> u64 {
     let mut moved = 0;
     while map.must_collect(unit) {
@@ -55,7 +55,7 @@ fn collection_takes_the_reclaim_unit_with_the_fewest_live_pages() {
     for unit in 0..4 * PAGES {
         write(&mut map, unit);
     }
-    // Of the third reclaim unit two pages are left.
+    // Two pages of the third reclaim unit remain.
     for unit in 2 * PAGES + 2..3 * PAGES {
         map.unmap(unit);
     }
@@ -70,8 +70,8 @@ fn what_is_written_in_order_and_again_is_never_moved() {
     assert_eq!(moved, 0);
 }
 
-/// Two groups of units that are written one beside the other: the first is discarded after each round, a quarter of the second is
-/// written again in each. Returns pages moved.
+/// Writes two groups of units concurrently. The first is discarded after each round; a quarter of the second is
+/// rewritten in each round. Returns the number of moved pages.
 fn two_groups(handles: u16) -> u64 {
     let mut map = Map::new(MapShape {
         reclaim_units: 8 + 6,

@@ -1,27 +1,31 @@
 //! An ordinary solid-state drive: flash chips behind a translation layer.
 //!
-//! The drive maps pages: each *mapping unit* of its address space, which is as long as a page of its chips, lies in
-//! any page. A unit that is written again goes to another page, and its old page is garbage until the erase block of that page
-//! is collected. Chips with large pages (QLC) have large mapping units, as drives have that save memory for the map. A
-//! write of a part of a unit then costs a whole page, and a read of the old one.
+//! The drive maps pages. A *mapping unit* of its address space is as long as a page of its chips, and can lie in any
+//! page. A unit that is written again goes to another page, and its old page is garbage until that page's erase block
+//! is collected. Chips with large pages (QLC) have large mapping units, as in drives that save memory for the map. A
+//! write of a part of a unit then costs a whole page, and a read of the old page.
 //!
-//! - [`TranslationOptions::reclaim_lanes`] planes make up a *reclaim unit*, an erase block of each. It is filled from its
-//!   first page to its last, and erased as a whole.
-//! - *Collection* takes the full reclaim unit with the fewest live pages (greedy), moves these and erases it. It begins when a write
-//!   needs a reclaim unit and no more than [`map::FREE_MIN`] are free.
+//! - [`TranslationOptions::reclaim_lanes`] planes form a *reclaim unit*, an erase block of each. It is filled from its
+//!   first
+//! page to its last, and erased as a whole.
+//! - *Collection* takes the full reclaim unit with the fewest live pages (greedy), moves these pages and erases the
+//!   unit. It
+//! begins when a write needs a reclaim unit and at most [`map::FREE_MIN`] are free.
 //! - The chips have more space than the drive shows: the *reserve*.
 //! - A discard of whole mapping units unmaps them.
-//! - A *write buffer* gathers parts of a unit, and the drive acknowledges a write when all of it is in the buffer. The buffer survives
-//!   a power cut, so completed writes are not volatile.
-//! - *Placement handles*, if the drive has several: writes of one handle share reclaim units, those of different handles do not
-//!   ([`Device::place`]). That is NVMe Flexible Data Placement (TP4146) with as many reclaim unit handles, of the type that is initially
-//!   isolated: what collection moves is mixed.
+//! - A *write buffer* gathers parts of a unit. The drive acknowledges a write when all of it is in the buffer. The
+//!   buffer
+//! survives a power cut, so completed writes are not volatile.
+//! - *Placement handles*, if the drive has several: writes of one handle share reclaim units, writes of different
+//!   handles do
+//! not ([`Device::place`]). This is NVMe Flexible Data Placement (TP4146) with this number of reclaim unit handles, of
+//! the type that is initially isolated: collection mixes moved data.
 //!
-//! The write amplification is [`TranslationUsage::programmed`] by [`TranslationUsage::host`].
+//! The write amplification is [`TranslationUsage::programmed`] divided by [`TranslationUsage::host`].
 //!
-//! Time is that of the chips: each page that is read or programmed, and each block that is erased, occupies its plane
-//! and channel. Left out: the time of the map and of its own writes, and that a page which is moved is read before it is
-//! programmed elsewhere; both are queued at once.
+//! Time is that of the chips: each page read or programmed, and each block erased, occupies its plane and channel. Not
+//! modelled: the time of the map and of its own writes, and the order of a move. The read and the program of a moved
+//! page are queued at the same time.
 
 mod buffer;
 mod drive;
@@ -52,11 +56,11 @@ const UNIT_BLOCKS_MAX: u64 = 64;
 /// Choices of a translation layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TranslationOptions {
-    /// Space of the chips beside what the drive shows, in thousandths of the latter.
+    /// Space of the chips in addition to the drive's capacity, in thousandths of the capacity.
     pub reserve_thousandths: u32,
     /// Planes in a reclaim unit.
     pub reclaim_lanes: u32,
-    /// Mapping units that the write buffer holds, those that are being programmed among them.
+    /// Mapping units that the write buffer holds, including those being programmed.
     pub buffer_units: u32,
     /// Placement handles; 1 for a drive without placement.
     pub handles: u16,
@@ -68,7 +72,7 @@ pub enum TranslatedFlashError {
     /// A page is not a multiple of a block, or too long.
     #[error("a page of {0} bytes cannot be a mapping unit: it must have 1 to 64 blocks of 4096")]
     Page(u32),
-    /// The planes are not a multiple of those of a reclaim unit.
+    /// The number of planes is not a multiple of the planes in a reclaim unit.
     #[error("{lanes} planes cannot be cut into reclaim units of {of}")]
     Lanes {
         /// Planes in a reclaim unit.
@@ -76,7 +80,7 @@ pub enum TranslatedFlashError {
         /// Planes of all dies.
         lanes: u32,
     },
-    /// The write buffer has no space, or the drive no handle.
+    /// The write buffer is too small, or the drive has no handle.
     #[error("a drive needs two units in its write buffer and one placement handle")]
     Nothing,
     /// The chips are too small for the data and the reserve.
@@ -104,7 +108,7 @@ pub struct TranslationUsage {
     pub host: u64,
     /// Programmed in all, as the chips count it.
     pub programmed: u64,
-    /// Of that, moved by collection.
+    /// Moved by collection, as a part of `programmed`.
     pub moved: u64,
     /// Read to complete mapping units of which the host wrote a part.
     pub completed: u64,
@@ -120,10 +124,10 @@ pub struct TranslatedFlash {
 }
 
 impl TranslatedFlash {
-    /// A new drive as long as `data`, whole mapping units of it. `data` must hold nothing.
+    /// Creates a new drive as long as `data`, in whole mapping units. `data` must be empty.
     ///
     /// # Errors
-    /// If chips and options do not make a drive of that length.
+    /// If chips and options do not make a drive of this length.
     pub fn new(
         rt: &Rt,
         part: Part,
@@ -179,17 +183,17 @@ impl TranslatedFlash {
         })
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn usage(&self) -> TranslationUsage {
         self.clockwork.look(Drive::usage)
     }
 
-    /// Space of the chips that the drive uses, the reserve included, in bytes.
+    /// Returns the space of the chips that the drive uses, including the reserve, in bytes.
     pub fn chip_bytes(&self) -> u64 {
         self.clockwork.look(Drive::bytes)
     }
 
-    /// Whole mapping units within a range.
+    /// Returns the whole mapping units within a range.
     fn units_within(&self, range: &Range<u64>) -> Range<u64> {
         let unit = u64::from(self.geometry.discard_granularity);
         range.start.div_ceil(unit)..range.end / unit
@@ -201,7 +205,8 @@ impl Device for TranslatedFlash {
         self.geometry
     }
 
-    /// Sets the handle of all mapping units within the range. Handles that the drive does not have are its last.
+    /// Sets the handle of all mapping units within the range. A handle that the drive does not have is replaced by the
+    /// last one.
     fn place(&self, range: Range<u64>, handle: PlacementHandle) {
         let units = self.units_within(&range);
         self.clockwork
@@ -225,12 +230,12 @@ impl Device for TranslatedFlash {
         Box::pin(async move { join(data, chips).await.0 })
     }
 
-    /// Has nothing to do: the write buffer survives a power cut.
+    /// Does nothing: the write buffer survives a power cut.
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Unmaps the mapping units that lie in the range as a whole, in no time.
+    /// Unmaps the mapping units that lie completely in the range. Takes no time.
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         let units = self.units_within(&range);
         self.clockwork.change(|drive| drive.discard(units.clone()));
@@ -241,7 +246,7 @@ impl Device for TranslatedFlash {
         }
     }
 
-    /// Writes zeroes as any data.
+    /// Writes zeroes as data.
     fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         let zeroed = range.clone();
         let chips = self
