@@ -1,4 +1,4 @@
-//! A virtual clock that now and then leaps forward, as a machine's does that was suspended.
+//! A virtual clock that occasionally leaps forward, like the clock of a machine that was suspended.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_rng::Rng;
 use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
 
-/// See the module.
+/// Virtual clock with leaps; see the module.
 pub struct LeapingTime {
     below: VirtualTime,
     rng: Rng,
@@ -16,7 +16,7 @@ pub struct LeapingTime {
 }
 
 impl LeapingTime {
-    /// A clock that leaps at one in so many waits, or never.
+    /// Creates a clock that leaps at one in `one_in` waits, or never.
     pub fn new(seed: u64, one_in: Option<u64>) -> LeapingTime {
         LeapingTime {
             below: VirtualTime::new(),
@@ -26,7 +26,7 @@ impl LeapingTime {
         }
     }
 
-    /// By how much it leapt in all: time in which nobody could do anything.
+    /// Returns the sum of all leaps: time in which no task could run.
     pub fn leapt(&self) -> Duration {
         self.leapt.get()
     }

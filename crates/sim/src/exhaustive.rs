@@ -1,6 +1,6 @@
-//! Everything that can happen to a scripted run, one after the other, as far as that can be counted:
-//! a cut after every request, with every combination of what is kept where that is few; each request
-//! of each kind failing, alone or with all that follow, in recovery, in service and in destaging.
+//! Exhaustive tests of a scripted run, one case after the other: a cut after every request, with every combination of
+//! kept blocks if they are few; and each request of each kind failing, alone or with all later ones, in recovery, in
+//! service and in destaging.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,47 +17,47 @@ use crate::subject::Subject;
 use crate::workload::Script;
 use crate::world::{self, Outcome, Tally};
 
-/// Bytes of a volume on which requests fail.
+/// Bytes of a volume with failing requests.
 const LEN: u64 = 128 << 10;
-/// The longest write that is applied whole or not at all.
+/// Maximum length of a write that is applied whole or not at all.
 pub const ATOMIC_BYTES: u64 = 1 << 20;
 
-/// What is tried in full.
+/// A case that is tested exhaustively.
 #[derive(Clone, Debug)]
 pub enum Case<S: Subject> {
-    /// Every cut of a run, which has a name.
+    /// Every cut of a named run.
     Cuts(String, Plan<S>),
-    /// Every request of a kind failing, of a disk, for so many requests or for good.
+    /// Failures of every request of a kind on a disk, for a number of requests or permanently.
     Failing(Failing<S::Role>),
 }
 
 /// Requests that fail.
 #[derive(Clone, Debug)]
 pub struct Failing<R> {
-    /// Of the script.
+    /// Seed of the script.
     pub seed: u64,
-    /// Whose requests.
+    /// Disk whose requests fail.
     pub disk: R,
-    /// Which.
+    /// Kind of the failing requests.
     pub op: Op,
-    /// How many; none: all from the n-th on.
+    /// Number of failing requests. `None` means all from the n-th on.
     pub requests: Option<u64>,
-    /// A flush that fails, or a write with FUA, loses what was not durable.
+    /// True if a failed flush, or a failed write with FUA, loses data that was not durable.
     pub forgetful: bool,
 }
 
-/// What trying a case came to.
+/// Result of testing a case.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
-    /// Cases.
+    /// Number of cases.
     pub cases: u64,
-    /// What was done.
+    /// Work done.
     pub tally: Tally,
-    /// What must not be, with the case and a tape that can be read.
+    /// Violations, with the case and a readable tape.
     pub violations: Vec<(String, Outcome)>,
 }
 
-/// All cases, in order, for scripts of `seed`.
+/// Returns all cases, in order, for scripts of `seed`.
 pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
     let cuts = S::cut_everywhere(seed).into_iter();
     let mut cases: Vec<Case<S>> = cuts.map(|(name, plan)| Case::Cuts(name, plan)).collect();
@@ -68,7 +68,7 @@ pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
             }
             for requests in [Some(1), Some(5), None] {
                 for forgetful in [false, true] {
-                    // A disk may carry out a write with FUA by a flush.
+                    // A disk may execute a write with FUA with a flush.
                     if forgetful && !matches!(op, Op::Flush | Op::Write) {
                         continue;
                     }
@@ -86,8 +86,8 @@ pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
     cases
 }
 
-/// A script in which everything occurs: all kinds of requests, overlaps, pauses in which what was put
-/// off is done. In blocks of `block` bytes, on a volume of `len`.
+/// Returns a script with all kinds of requests, overlaps, and pauses in which deferred work is done. In blocks of
+/// `block` bytes, on a volume of `len` bytes.
 fn script(seed: u64, count: usize, block: u64, len: u64) -> Vec<Action> {
     let rng = Rng::new(seed);
     let align = |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block);
@@ -146,7 +146,7 @@ fn plan<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     }
 }
 
-/// A run that is cut everywhere, for [`Subject::cut_everywhere`]: one life of a volume of `len` bytes in
+/// Returns a run that is cut everywhere, for [`Subject::cut_everywhere`]: one incarnation of a volume of `len` bytes in
 /// blocks of `block`, drained at its end.
 pub fn cuts<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     let looks = Looks::Each {
@@ -162,7 +162,7 @@ pub fn cuts<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     plan
 }
 
-/// A volume with something in it is taken up, used and drained, while requests fail from the n-th on.
+/// Returns a run that attaches a volume with data, uses and drains it, while requests fail from the n-th on.
 fn failing<S: Subject>(case: &Failing<S::Role>, n: u64) -> Plan<S> {
     let (seed, block) = (case.seed, 512);
     let actions = |seed, count| script(seed, count, block.into(), LEN);
@@ -200,7 +200,7 @@ fn try_plan<S: Subject>(name: String, plan: &Plan<S>, tried: &mut Tried) -> Outc
     outcome
 }
 
-/// Tries a case in full.
+/// Tests a case exhaustively.
 pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
     let mut tried = Tried {
         cases: 1,
@@ -215,7 +215,7 @@ pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
                 let plan = failing::<S>(which, n);
                 let name = format!("{which:?} from request {n} on");
                 let outcome = try_plan(name, &plan, &mut tried);
-                // Past the last request of its kind.
+                // Beyond the last request of its kind.
                 if outcome.tally.faults == 0 || !tried.violations.is_empty() {
                     break;
                 }
@@ -225,7 +225,7 @@ pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
     tried
 }
 
-/// Tries all cases, on so many threads, until something is found.
+/// Tests all cases on `jobs` threads, until a violation is found.
 pub fn try_all<S: Subject>(cases: &[Case<S>], jobs: usize) -> Tried {
     let (next, all) = (Mutex::new(cases.iter()), Mutex::new(Tried::default()));
     let take = || next.lock().expect("no panic holds it").next();

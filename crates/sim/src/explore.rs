@@ -1,4 +1,4 @@
-//! Many worlds, one seed after the other, on some threads.
+//! Many scenarios, one seed after the other, on several threads.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,68 +9,68 @@ use crate::subject::Subject;
 use crate::violation::Violation;
 use crate::world::{self, Outcome, Tally};
 
-/// Seeds that are kept of violations of one shape.
+/// Maximum number of seeds kept for violations of one shape.
 const SEEDS_KEPT: usize = 24;
 
-/// Lives through the world of a seed.
+/// Function that runs the scenario of a seed.
 pub type OfSeed<'a> = &'a (dyn Fn(u64) -> Outcome + Sync);
 
-/// Lives through the world that a subject plans for a seed.
+/// Runs the scenario that a system under test plans for a seed.
 pub fn of_seed<S: Subject>(seed: u64) -> Outcome {
     world::run(&S::plan(seed), false)
 }
 
-/// What to explore.
+/// Parameters of an exploration.
 pub struct Exploration<'a> {
-    /// Lives through the worlds: [`of_seed`], as a rule.
+    /// Function that runs the scenarios, usually [`of_seed`].
     pub world: OfSeed<'a>,
-    /// The first seed; the others follow.
+    /// First seed; the others follow.
     pub seed: u64,
-    /// For how long.
+    /// Duration of the exploration.
     pub time: Duration,
-    /// At most so many worlds.
+    /// Maximum number of scenarios.
     pub worlds: Option<u64>,
-    /// It ends after so many crash points.
+    /// Number of crash points after which the exploration ends.
     pub points: Option<u64>,
-    /// On so many threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// After so many violations it ends.
+    /// Number of violations after which the exploration ends.
     pub violations: u64,
 }
 
 /// Violations of one shape: see [`Violation::shape`].
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The one in the world of the lowest seed kept.
+    /// Violation in the scenario with the lowest seed kept.
     pub violation: Violation,
-    /// How that world ends.
+    /// Digest of that scenario.
     pub digest: u64,
-    /// In how many worlds there was one.
+    /// Number of scenarios with such a violation.
     pub count: u64,
     /// Some of their seeds, in order.
     pub seeds: Vec<u64>,
 }
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// What was done.
+    /// Work done.
     pub tally: Tally,
-    /// What must not be, by its shape.
+    /// Violations by shape.
     pub found: BTreeMap<String, Found>,
-    /// Time the threads ran on a processor, together; zero if the system does not tell.
+    /// Processor time of all threads; zero if the system does not report it.
     pub cpu: Duration,
-    /// Time from beginning to end.
+    /// Time from start to end.
     pub wall: Duration,
 }
 
 impl Explored {
-    /// In how many worlds there was something that must not be.
+    /// Returns the number of scenarios with a violation.
     pub fn violations(&self) -> u64 {
         self.found.values().map(|found| found.count).sum()
     }
 
-    /// The violation of the lowest seed.
+    /// Returns the violation with the lowest seed.
     pub fn first(&self) -> Option<&Found> {
         self.found.values().min_by_key(|found| found.seeds[0])
     }
@@ -86,7 +86,7 @@ impl Explored {
                 seeds: Vec::new(),
             });
         found.count += 1;
-        // On several threads worlds do not end in the order of their seeds.
+        // On several threads scenarios do not end in the order of their seeds.
         if found.seeds.first().is_some_and(|first| seed < *first) {
             (found.violation, found.digest) = (violation.clone(), digest);
         }
@@ -95,7 +95,7 @@ impl Explored {
         found.seeds.truncate(SEEDS_KEPT);
     }
 
-    /// Recoveries looked at in a second of one processor.
+    /// Returns the checked recoveries per second of processor time.
     pub fn cycles_a_second(&self) -> f64 {
         let seconds = if self.cpu.is_zero() {
             self.wall
@@ -107,14 +107,14 @@ impl Explored {
     }
 }
 
-/// How long this thread has run on a processor.
+/// Returns the processor time of this thread.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split(' ').next().and_then(|word| word.parse().ok());
     Duration::from_nanos(ns.unwrap_or(0))
 }
 
-/// Explores; `each` is told of every world, as it ends.
+/// Explores; calls `each` for every scenario when it ends.
 pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
     let began = Instant::now();
     let (next, points) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -1,8 +1,7 @@
-//! What a volume may hold after a crash: the state after some prefix of what was asked of it.
+//! Permitted contents of a volume after a crash: the state after some prefix of the requests.
 //!
-//! A [`History`] is what one writer asked of its region, one request after the other. Every sector
-//! has its versions, so telling which prefixes a sector could be from takes no longer than it has
-//! versions since the last flush.
+//! A [`History`] contains the requests of one writer to its region, in order. Every sector has a list of versions. So
+//! finding the prefixes that match a sector takes time proportional to its versions since the last flush.
 
 mod action;
 
@@ -16,36 +15,35 @@ use crate::stamp::{Content, SECTOR, read_sector};
 pub(crate) use action::room_for;
 pub use action::{Action, extent, perform, random_action};
 
-/// What a request leaves in its range.
+/// Content that a request leaves in its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// As it was when the history began.
+    /// The content at the start of the history.
     Base,
-    /// The stamp of this number.
+    /// The stamp with this number.
     Data(u64),
     /// Zeroes.
     Zero,
-    /// Anything.
+    /// Any content.
     Open,
 }
 
-/// What of all that was asked is there after a crash for certain.
+/// Requests that certainly survive a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
-    /// What was durable: the power went.
+    /// Durable requests survive: the power was cut.
     Durable,
-    /// What was acknowledged: nothing was lost but the process, and the volume promises that that is
-    /// enough.
+    /// Acknowledged requests survive: only the process died, and the volume guarantees survival in this case.
     Acknowledged,
 }
 
 /// A version of a sector.
 #[derive(Clone, Copy, Debug)]
 struct Version {
-    /// The step that made it; 0 is the base.
+    /// The step that wrote the version; 0 is the base.
     step: usize,
     what: What,
-    /// The step failed: the sector may be as before it just as well.
+    /// True if the step failed: the sector may still have the version before.
     maybe: bool,
 }
 
@@ -55,18 +53,18 @@ const BASE: Version = Version {
     maybe: false,
 };
 
-/// Everything asked of a region of a volume, in order, and how far it is durable.
+/// All requests to a region of a volume, in order, and the durable part of them.
 #[derive(Clone)]
 pub struct History {
     region: Range<u64>,
     base: Arc<Vec<u8>>,
-    /// Sectors of the base, counted from the volume's start, that may read as anything.
+    /// Sectors of the base, counted from the volume's start, that may have any content.
     open: Vec<bool>,
-    /// Sectors of the base that are lost: they cannot be read until they are written again.
+    /// Lost sectors of the base: they cannot be read until they are written again.
     lost: Vec<bool>,
-    /// What was asked up to this step may be lost, and what was there before.
+    /// Data up to this step, including the base, may be lost.
     given_up: Option<usize>,
-    /// Of each sector of the region, the versions since the base.
+    /// Versions of each sector of the region since the base.
     versions: Vec<Vec<Version>>,
     steps: usize,
     acknowledged: usize,
@@ -74,16 +72,17 @@ pub struct History {
     id: u64,
 }
 
-/// A history that several hold.
+/// A history with shared ownership.
 pub type Shared = Rc<RefCell<History>>;
 
 impl History {
-    /// A history that begins with `base` and looks at `region`; `id` tells its stamps from others'.
+    /// Creates a history of `region` that begins with `base`. The number `id` distinguishes its stamps from those of
+    /// other histories.
     pub fn new(base: Vec<u8>, region: Range<u64>, id: u64) -> History {
         History::sharing(Arc::new(base), region, id)
     }
 
-    /// As [`History::new`], with a base that several histories share.
+    /// Creates a history like [`History::new`], with a base that several histories share.
     pub fn sharing(base: Arc<Vec<u8>>, region: Range<u64>, id: u64) -> History {
         let sectors = (region.end - region.start) as usize / SECTOR;
         History {
@@ -100,33 +99,33 @@ impl History {
         }
     }
 
-    /// A history of a whole volume.
+    /// Creates a history of a whole volume.
     pub fn whole(base: Vec<u8>, id: u64) -> History {
         let region = 0..base.len() as u64;
         History::new(base, region, id)
     }
 
-    /// The bytes it looks at.
+    /// Returns the bytes of the region.
     pub fn region(&self) -> Range<u64> {
         self.region.clone()
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.steps
     }
 
-    /// How far it is acknowledged, in steps.
+    /// Returns the last acknowledged step.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged
     }
 
-    /// Up to which step it is durable.
+    /// Returns the last durable step.
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// Up to which step it is there after a crash for certain.
+    /// Returns the last step that certainly survives a crash.
     pub fn kept(&self, kept: Kept) -> usize {
         match kept {
             Kept::Durable => self.durable,
@@ -134,44 +133,44 @@ impl History {
         }
     }
 
-    /// Everything up to this step is acknowledged.
+    /// Notes that all steps up to this one are acknowledged.
     pub fn set_acknowledged(&mut self, upto: usize) {
         self.acknowledged = upto;
     }
 
-    /// Everything up to this step is durable.
+    /// Notes that all steps up to this one are durable.
     pub fn set_durable(&mut self, upto: usize) {
         self.durable = self.durable.max(upto);
     }
 
-    /// What was asked until now may be lost.
+    /// Notes that data up to now may be declared lost.
     pub fn give_up(&mut self) {
         self.given_up = Some(self.steps);
     }
 
-    /// Nothing of it is durable for certain.
+    /// Notes that no step is certainly durable.
     pub fn forget_durability(&mut self) {
         self.durable = 0;
     }
 
-    /// The versions of a sector since the base.
+    /// Returns the versions of a sector since the base.
     fn since(&self, sector: u64) -> &[Version] {
         let first = self.region.start / SECTOR as u64;
         &self.versions[(sector - first) as usize]
     }
 
-    /// The n-th version of a sector; the first is the base.
+    /// Returns the n-th version of a sector; the first one is the base.
     fn version(&self, sector: u64, n: usize) -> Version {
         n.checked_sub(1).map_or(BASE, |n| self.since(sector)[n])
     }
 
-    /// Which version of a sector counts after a step.
+    /// Returns the number of the current version of a sector after a step.
     fn after(&self, sector: u64, step: usize) -> usize {
         self.since(sector)
             .partition_point(|version| version.step <= step)
     }
 
-    /// True if a sector may look so while its n-th version counts.
+    /// Returns true if a sector may have this content while its n-th version is current.
     fn shows(&self, sector: u64, n: usize, content: Content, bytes: &[u8]) -> bool {
         let version = self.version(sector, n);
         self.fits(version.what, sector, content, bytes)
@@ -191,20 +190,20 @@ impl History {
         }
     }
 
-    /// True if any sector may be unreadable for good.
+    /// Returns true if any sector may be permanently unreadable.
     pub fn may_have_lost(&self) -> bool {
         let lost = || self.sectors().any(|sector| self.lost[sector as usize]);
         self.given_up.is_some() || lost()
     }
 
-    /// True if a sector may be unreadable for good, if every version up to step `from` has been replaced
-    /// by what `from` left.
+    /// Returns true if a sector may be permanently unreadable, provided that every version before step `from` has been
+    /// replaced by the version after `from`.
     pub fn may_be_lost(&self, sector: u64, from: usize) -> bool {
         let mut versions = self.after(sector, from)..=self.since(sector).len();
         versions.any(|n| self.is_lost(sector, n))
     }
 
-    /// True if a sector may be lost while its n-th version counts.
+    /// Returns true if a sector may be lost while its n-th version is current.
     fn is_lost(&self, sector: u64, n: usize) -> bool {
         let version = self.version(sector, n);
         let was_lost = version.what == What::Base && self.lost[sector as usize];
@@ -216,11 +215,11 @@ impl History {
         self.region.start / SECTOR as u64..self.region.end / SECTOR as u64
     }
 
-    /// After which steps, from the last durable on, the region may look like `seen` (the whole
-    /// volume); sectors in `unreadable` are not looked at.
+    /// Returns the steps, from the last durable one on, after which the region may have the content `seen` (of the
+    /// whole volume). Sectors in `unreadable` are ignored.
     ///
     /// # Errors
-    /// If after none; says where it shows.
+    /// If no step matches; the text names the place.
     pub fn prefixes(
         &self,
         seen: &[u8],
@@ -229,10 +228,10 @@ impl History {
         self.prefixes_from(self.durable, seen, unreadable)
     }
 
-    /// As [`History::prefixes`], from the step `least` on.
+    /// Returns steps like [`History::prefixes`], from the step `least` on.
     ///
     /// # Errors
-    /// If after none; says where it shows.
+    /// If no step matches; the text names the place.
     pub fn prefixes_from(
         &self,
         least: usize,
@@ -284,18 +283,18 @@ impl History {
         )
     }
 
-    /// As [`History::prefixes`], of each sector alone: a disk's promise.
+    /// Checks each sector separately, which is the guarantee of a disk.
     ///
     /// # Errors
-    /// If a sector holds what it must not.
+    /// If a sector has an impossible content.
     pub fn each_sector(&self, seen: &[u8], unreadable: &dyn Fn(u64) -> bool) -> Result<(), String> {
         self.each_sector_from(self.durable, seen, unreadable)
     }
 
-    /// As [`History::each_sector`], of versions that the step `least` left or newer ones.
+    /// Checks each sector like [`History::each_sector`], with the version after step `least` or newer ones.
     ///
     /// # Errors
-    /// If a sector holds what it must not.
+    /// If a sector has an impossible content.
     pub fn each_sector_from(
         &self,
         least: usize,
@@ -309,11 +308,11 @@ impl History {
         Ok(())
     }
 
-    /// Whether a sector may hold `bytes`, if every version up to step `from` has been replaced by
-    /// what `from` left.
+    /// Checks that a sector may contain `bytes`, provided that every version before step `from` has been replaced by
+    /// the version after `from`.
     ///
     /// # Errors
-    /// If not.
+    /// If the sector cannot contain these bytes.
     pub fn one_sector(&self, sector: u64, bytes: &[u8], from: usize) -> Result<(), String> {
         let content = read_sector(bytes);
         let mut versions = self.after(sector, from)..=self.since(sector).len();
@@ -323,12 +322,12 @@ impl History {
         }
     }
 
-    /// Goes on from `seen`, which is the state after one of the steps `after`, with nothing lost.
+    /// Continues from `seen`, which is the state after one of the steps `after`, without lost sectors.
     pub fn rebase(&mut self, seen: &[u8], after: &[usize]) {
         self.rebase_sharing(Arc::new(seen.to_vec()), &|_| false, after);
     }
 
-    /// As [`History::rebase`], with a base that several histories share and sectors that are lost.
+    /// Continues like [`History::rebase`], with a base that several histories share and with lost sectors.
     pub fn rebase_sharing(
         &mut self,
         seen: Arc<Vec<u8>>,
@@ -351,7 +350,7 @@ impl History {
         (self.acknowledged, self.durable) = (0, 0);
     }
 
-    /// Notes the next step; says its number, from 1.
+    /// Adds the next step; returns its number, from 1.
     pub fn step(&mut self, range: Range<u64>, what: What) -> usize {
         self.steps += 1;
         let first = self.region.start / SECTOR as u64;
@@ -375,8 +374,8 @@ impl History {
         }
     }
 
-    /// Notes writes of one stamp that are under way together, as two steps: after the first any of
-    /// them may show, after the second all do. Gives the second.
+    /// Adds concurrent writes of one stamp, as two steps: after the first step any of them may be visible, after the
+    /// second all are. Returns the second step.
     pub fn batch(&mut self, ranges: &[Range<u64>], what: What) -> usize {
         let (some, all) = (self.steps + 1, self.steps + 2);
         self.steps = all;
@@ -397,7 +396,7 @@ impl History {
         all
     }
 
-    /// A step failed: from then on nobody knows whether it took effect, in each sector.
+    /// Notes that a step failed: from then on, its effect on each sector is unknown.
     pub fn failed(&mut self, step: usize, range: Range<u64>) {
         let first = self.region.start / SECTOR as u64;
         for sector in range.start / SECTOR as u64..range.end / SECTOR as u64 {
@@ -407,12 +406,12 @@ impl History {
         }
     }
 
-    /// The stamp of the next step.
+    /// Returns the stamp of the next step.
     pub fn next_id(&self) -> u64 {
         self.id + self.steps as u64
     }
 
-    /// The step that wrote this stamp, if it is one of this history since its base.
+    /// Returns the step that wrote this stamp, if it belongs to this history since its base.
     pub fn step_of(&self, id: u64) -> Option<usize> {
         let step = id.checked_sub(self.id)? + 1;
         (step <= self.steps as u64).then_some(step as usize)

@@ -1,9 +1,9 @@
-//! Prefix consistency with the flush bound, and reads against what they may give.
+//! Checks of prefix consistency with the flush bound, and of reads.
 //!
-//! A *lane* is a writer with a region of its own, one request at a time; any number of lanes run at
-//! once. After a crash each region must be as after some prefix of its lane's steps, not before what
-//! was durable; and the prefixes must go together: what one shows cannot have been asked after
-//! something was acknowledged that another does not show.
+//! A *writer* (`lane` in the code) has a region of its own and sends one request at a time. Any number of writers run
+//! concurrently. After a crash each region must have the state after some prefix of its writer's steps, at least up to
+//! the durable step. The prefixes must also be consistent with each other: if a step is visible, all steps acknowledged
+//! before its request must be visible, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use std::sync::Arc;
 use crate::history::{History, Kept, What};
 use crate::stamp::{BEFORE, Content, SECTOR, read_sector};
 
-/// What is held of a volume after a crash.
+/// Guarantee that a volume must keep after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
-    /// A prefix of everything, with all that was flushed.
+    /// A prefix of all requests, including everything that was flushed.
     Prefix,
-    /// Each sector alone, as a disk: a version not older than its last flush.
+    /// The guarantee of a disk, for each sector separately: a version not older than the last flush.
     Sectors,
-    /// Of each sector some version it ever had: all that can be asked of a log on a disk that lies,
-    /// rots or misplaces.
+    /// Any former version of each sector: nothing more can be expected of a log on a disk that lies, rots or misplaces
+    /// writes.
     Known,
 }
 
-/// When a step was asked for and acknowledged, in events of the world.
+/// Request and acknowledgement of a step, as numbers of events in the scenario.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     asked: u64,
@@ -32,18 +32,18 @@ struct Times {
 
 const NEVER: u64 = u64::MAX;
 
-/// The writers of a world and what they asked.
+/// The writers of a scenario and their requests.
 pub struct Lanes {
     histories: Vec<History>,
     times: Vec<Vec<Times>>,
     events: u64,
 }
 
-/// How far each lane was acknowledged at some moment.
+/// The last acknowledged step of each writer at some moment.
 pub type Marks = Vec<usize>;
 
 impl Lanes {
-    /// Lanes on these regions of a volume that holds `base`.
+    /// Creates writers on these regions of a volume with the content `base`.
     pub fn new(base: Vec<u8>, regions: &[Range<u64>]) -> Lanes {
         let base = Arc::new(base);
         let history = |(n, region): (usize, &Range<u64>)| {
@@ -56,7 +56,7 @@ impl Lanes {
         }
     }
 
-    /// The history of a lane.
+    /// Returns the history of a writer.
     pub fn history(&self, lane: usize) -> &History {
         &self.histories[lane]
     }
@@ -66,7 +66,7 @@ impl Lanes {
         self.events
     }
 
-    /// A lane asks for a change. Gives the step and, for data, its stamp.
+    /// Notes that a writer requests a change. Returns the step and, for data, its stamp.
     pub fn begin(&mut self, lane: usize, range: Range<u64>, what: Option<What>) -> (usize, u64) {
         let asked = self.now();
         let history = &mut self.histories[lane];
@@ -79,8 +79,8 @@ impl Lanes {
         (step, id)
     }
 
-    /// A lane asks for many writes of one stamp at once. Gives the step after which all are done, and
-    /// the stamp.
+    /// Notes that a writer requests concurrent writes of one stamp. Returns the step after which all are done, and the
+    /// stamp.
     pub fn begin_batch(&mut self, lane: usize, ranges: &[Range<u64>]) -> (usize, u64) {
         let asked = self.now();
         let history = &mut self.histories[lane];
@@ -94,52 +94,52 @@ impl Lanes {
         (step, id)
     }
 
-    /// The change was acknowledged.
+    /// Notes that the change was acknowledged.
     pub fn acknowledged(&mut self, lane: usize, step: usize) {
         let now = self.now();
         self.times[lane][step - 1].acknowledged = now;
         self.histories[lane].set_acknowledged(step);
     }
 
-    /// The change failed.
+    /// Notes that the change failed.
     pub fn failed(&mut self, lane: usize, step: usize, range: Range<u64>) {
         self.histories[lane].failed(step, range);
     }
 
-    /// How far all are acknowledged now.
+    /// Returns the last acknowledged step of each writer.
     pub fn marks(&mut self) -> Marks {
         self.histories.iter().map(History::acknowledged).collect()
     }
 
-    /// How far all are durable.
+    /// Returns the last durable step of each writer.
     pub fn durable_marks(&self) -> Marks {
         self.histories.iter().map(History::durable).collect()
     }
 
-    /// All that was acknowledged then is durable.
+    /// Notes that all steps up to `marks` are durable.
     pub fn durable(&mut self, marks: &Marks) {
         for (history, upto) in self.histories.iter_mut().zip(marks) {
             history.set_durable(*upto);
         }
     }
 
-    /// A lane is durable up to a step.
+    /// Notes that a writer's steps up to `step` are durable.
     pub fn lane_durable(&mut self, lane: usize, step: usize) {
         self.histories[lane].set_durable(step);
     }
 
-    /// What was asked until now may be lost: somebody gives up what cannot be read.
+    /// Notes that data up to now may be lost: unreadable data is declared lost.
     pub fn give_up(&mut self) {
         self.histories.iter_mut().for_each(History::give_up);
     }
 
-    /// True if a sector may be unreadable for good after a crash now.
+    /// Returns true if a sector may be permanently unreadable after a crash now.
     pub fn may_be_lost(&self, sector: u64, kept: Kept) -> bool {
         let lane = self.lane_of(sector).map(|lane| &self.histories[lane]);
         lane.is_some_and(|history| history.may_be_lost(sector, history.kept(kept)))
     }
 
-    /// True if anything may be lost.
+    /// Returns true if any data may be lost.
     pub fn may_have_lost(&self) -> bool {
         self.histories.iter().any(History::may_have_lost)
     }
@@ -151,7 +151,7 @@ impl Lanes {
             .position(|history| history.region().contains(&at))
     }
 
-    /// True if this stamp was ever written to this sector, or stood there before.
+    /// Returns true if this stamp was written to this sector at any time, or was there at the start.
     pub fn was_written(&self, sector: u64, id: u64) -> bool {
         if id == BEFORE {
             return true;
@@ -162,10 +162,10 @@ impl Lanes {
         id >> 32 == lane as u64 + 1 && id < self.histories[lane].next_id()
     }
 
-    /// Whether a read that began when `marks` was taken may have given `bytes` from `at` on.
+    /// Checks that a read that began at `marks` may have returned `bytes` from `at` on.
     ///
     /// # Errors
-    /// If not; says where.
+    /// If the result is impossible; the text names the place.
     pub fn check_read(&self, at: u64, bytes: &[u8], marks: &Marks) -> Result<(), String> {
         for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let sector = at / SECTOR as u64 + n as u64;
@@ -176,10 +176,10 @@ impl Lanes {
         Ok(())
     }
 
-    /// Whether a volume may look like this after a crash now. Gives the steps each lane may be at.
+    /// Checks that a volume may have this content after a crash now. Returns the possible steps of each writer.
     ///
     /// # Errors
-    /// If it may not; says where it shows.
+    /// If the content is impossible; the text names the place.
     pub fn judge(
         &self,
         seen: &[u8],
@@ -229,19 +229,20 @@ impl Lanes {
         self.histories.iter().map(steps).collect()
     }
 
-    /// How many of lane `other`'s steps were acknowledged before `lane` asked for its step.
+    /// Returns the number of steps of writer `other` that were acknowledged before `lane` requested its step.
     fn must_show(&self, lane: usize, step: usize, other: usize) -> usize {
         let Some(step) = step.checked_sub(1) else {
             return 0;
         };
         let asked = self.times[lane][step].asked;
         let times = &self.times[other];
-        // Acknowledged in order, but for those that failed.
+        // Steps are acknowledged in order, except for failed ones.
         let before = times.iter().rposition(|times| times.acknowledged < asked);
         before.map_or(0, |n| n + 1)
     }
 
-    /// The least steps the lanes can be at together; raising one may mean raising another.
+    /// Finds the lowest consistent steps of all writers. A higher step of a writer may require a higher step of
+    /// another.
     fn go_together(&self, after: &[Vec<usize>]) -> Result<(), String> {
         let mut at: Vec<usize> = after.iter().map(|steps| steps[0]).collect();
         loop {
@@ -269,8 +270,8 @@ impl Lanes {
         }
     }
 
-    /// Goes on from `seen`, in which the sectors `lost` (in order) cannot be read, where each lane may
-    /// be after the steps given.
+    /// Continues from `seen`, in which the sectors `lost` (in order) cannot be read. Each writer may be after the given
+    /// steps.
     pub fn rebase(&mut self, seen: Vec<u8>, lost: &[u64], after: &[Vec<usize>]) {
         let seen = Arc::new(seen);
         let is_lost = |sector| lost.binary_search(&sector).is_ok();
@@ -377,7 +378,7 @@ mod tests {
     fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
         let base = stamp(BEFORE, 0, 4096);
         let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
-        // Two of them meet.
+        // Two of the ranges overlap.
         let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
         let with = |sectors: &[u64]| {
             let mut seen = base.clone();

@@ -1,40 +1,45 @@
-//! Worlds in a seed: a layer that ships, on disks that fail, under power cuts, on a virtual clock.
+//! Deterministic scenarios from seeds: a production layer on failing disks with power cuts, on a virtual clock.
 //!
-//! A *world* is a number. From it follow a [`plan::Plan`] (disks and how fast and how honest they are,
-//! how the volume is attached, what its users do, when the power goes) and from that all that happens:
-//! the same seed gives the same [`tape::Tape`], on any machine. Under test is a [`subject::Subject`]:
-//! the very code that ships, from `rt` up to the layer; only the devices and the clock are ours. What
-//! the layers are, this crate does not know.
+//! A *scenario* (`world` in the code) is a number, from which a [`plan::Plan`] follows: the disks with their speeds and
+//! faults, the settings of the volume, the requests of its clients, and the power cuts. Everything else follows from
+//! the plan: a seed gives the same [`tape::Tape`] on any machine. The *system under test* is a [`subject::Subject`]:
+//! the production code, from `rt` up to the layer. Only the devices and the clock are simulated. This crate does not
+//! depend on the layers.
+//!
+//! An *incarnation* (`life` in the code) lasts from an attach to the next crash. A *writer* (`lane`) is a client with
+//! its own region.
 //!
 //! # Faults that may be injected
 //!
-//! - Requests take any time, so they overtake one another; some take seconds.
-//! - A power cut comes at any request, also within a recovery, and within the next. Of writes not
-//!   flushed, finished or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
-//! - A read, write, flush or discard fails: now and then, for a while, or from some moment on. A write
-//!   that failed leaves any mixture of old and new blocks; a flush that failed, or a write with FUA,
-//!   may lose what was not durable, of all disks with the same cache.
-//! - By the clock, from milliseconds to hours or for good, a disk or a place on it fails what it is
-//!   asked, or takes long.
-//! - A disk has no space for pages not yet written, for a while or for good.
-//! - The volume is closed at any moment, whatever is under way.
-//! - Thousands of writes are under way at once.
+//! - Requests take any time, so they overtake each other; some take seconds.
+//! - A power cut comes at any request, also during a recovery, and during the next one. For writes that are not
+//!   flushed,
+//! completed or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
+//! - A read, write, flush or discard fails: occasionally, for a while, or from some moment on. A failed write leaves
+//!   any
+//! mixture of old and new blocks. A failed flush, or a failed write with FUA, may lose data that was not durable, on
+//! all disks with the same cache.
+//! - By the clock, from milliseconds to hours or permanently, a disk or a place on it fails requests, or is slow.
+//! - A disk has no space for new pages, for a while or permanently.
+//! - The volume is closed at any moment, with requests in flight.
+//! - Thousands of writes are in flight concurrently.
 //! - Disks have smaller blocks than before.
-//! - The process is killed and the disks go on; what is in their caches goes with the power later.
-//! - Bytes have changed from one life to the next, where all that they say stands elsewhere, too.
+//! - The process is killed and the disks continue. A later power cut loses the contents of their caches.
+//! - Bytes have changed between two incarnations, if their content is also stored elsewhere.
 //! - The clock leaps forward, up to an hour and more.
-//! - A client sends a write twice at the same time.
-//! - *Only in worlds marked so, where less can be promised* ([`lanes::Promise::Known`]): bits change; a
-//!   write lands elsewhere; flushes and FUA are acknowledged and not done.
+//! - A client sends a write twice concurrently.
+//! - *Only in marked scenarios with weaker guarantees* ([`lanes::Promise::Known`]): bits change; a write goes to a
+//!   wrong
+//! place; flushes and FUA are acknowledged but not done.
 //!
-//! Which of them a subject's worlds have, and what else, the subject says. Not injected: torn blocks
-//! (see what ARCHITECTURE.md assumes of media).
+//! The system under test decides which of these faults its scenarios have, and may add others. Not injected: torn
+//! blocks (see the assumptions about media in ARCHITECTURE.md).
 //!
 //! # Reading order
 //!
-//! [`disk`] (what fails), [`history`] and [`lanes`] (what must be true all the same), [`workload`], [`trace`] and
-//! [`plan`] (what happens), [`subject`] (to what), [`world`] (its happening), [`explore`] and
-//! [`exhaustive`] (many of them), [`shrink`]. [`machine`] is for tests that do things by hand.
+//! [`disk`] (faults), [`history`] and [`lanes`] (conditions that must hold nevertheless), [`workload`], [`trace`] and
+//! [`plan`] (requests and events), [`subject`] (system under test), [`world`] (execution of a scenario), [`explore`]
+//! and [`exhaustive`] (many scenarios), [`shrink`]. [`machine`] is for tests with explicit steps.
 
 pub mod clock;
 pub mod disk;

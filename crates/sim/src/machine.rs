@@ -1,4 +1,4 @@
-//! Disks that share their power, and the executor that what uses them runs on.
+//! Disks that share their power, and the executor on which their clients run.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,26 +10,26 @@ use futures_util::future::{Either, select};
 use crate::disk::{Coin, Disk, Image, Power};
 use crate::role::{Each, Role};
 
-/// What is on each disk, cheap to copy.
+/// Content of each disk, cheap to copy.
 pub type Medium<R> = Each<R, Image>;
 
-/// See the module.
+/// Disks with an executor; see the module.
 pub struct Machine<R> {
     /// The executor.
     pub executor: Executor,
-    /// A handle on it.
+    /// Handle to the executor.
     pub rt: Rt,
-    /// Where the disks' choices come from.
+    /// Source of the disks' random choices.
     pub rng: Rc<Rng>,
-    /// What all disks run on.
+    /// Power of all disks.
     pub power: Rc<Power>,
     /// The disks.
     pub disks: Each<R, Rc<Disk>>,
 }
 
 impl<R: Role> Machine<R> {
-    /// A machine with disks that hold `medium`, in blocks of so many bytes each, on this clock. Its
-    /// power goes off at request `cut_at`.
+    /// Creates a machine on this clock, with disks that contain `medium` and have `blocks` as block sizes in bytes. Its
+    /// power fails at request `cut_at`.
     pub fn new(
         seed: u64,
         cut_at: Option<u64>,
@@ -50,7 +50,7 @@ impl<R: Role> Machine<R> {
         }
     }
 
-    /// Runs to the end, or to the power cut: then `None`.
+    /// Runs to the end. `None` if the power is cut before.
     pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Option<T> {
         let power = Rc::clone(&self.power);
         // Boxed, so that the rest is compiled once for each output and not for each future.
@@ -64,7 +64,7 @@ impl<R: Role> Machine<R> {
         })
     }
 
-    /// The disks if the power were cut now.
+    /// Returns the content of the disks after a power cut now.
     pub fn cut(&self, coin: Coin) -> Medium<R> {
         self.disks.map(|_, disk| disk.cut(coin))
     }

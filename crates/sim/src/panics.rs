@@ -1,4 +1,4 @@
-//! What a panic said, without its being printed: in a simulated world it is a finding like others.
+//! Texts of panics, without printing them: in a simulated scenario a panic is a finding like others.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Once;
@@ -10,7 +10,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Does `work`; if it panics, nothing is printed and [`last`] has the text.
+/// Runs `work`. If it panics, nothing is printed, and [`last`] returns the text.
 pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
@@ -33,7 +33,7 @@ pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What the last panic on this thread said.
+/// Returns the text of the last panic on this thread.
 pub fn last() -> Option<String> {
     LAST.take()
 }

@@ -1,7 +1,6 @@
-//! A world as a plan: all that is to happen in it, made from one number.
+//! A scenario as a plan: all its events, made from one number.
 //!
-//! Nothing is decided later but by what the plan holds, so a plan can be made smaller piece by piece
-//! and run again.
+//! All later decisions follow from the plan alone. So a plan can be reduced step by step and run again.
 
 mod show;
 
@@ -16,40 +15,40 @@ use crate::role::{Each, Role};
 use crate::trace::Traced;
 use crate::workload::{Bounds, Script, recorded};
 
-/// What a subject's volume is like in one world, and what may go wrong there: the part of a plan that
-/// only the subject understands.
+/// Settings and possible faults of a volume in one scenario: the part of a plan that only the system under test
+/// understands.
 pub trait Settings: Clone + Debug + Send + Sync + 'static {
-    /// What its disks are there for.
+    /// Roles of the disks.
     type Role: Role;
 
-    /// What may go wrong, in a word.
+    /// Returns the kind of possible faults, as one word.
     fn kind(&self) -> String;
 
-    /// How the volume is attached, for people.
+    /// Writes a readable form of the volume's settings.
     ///
     /// # Errors
-    /// The writer's.
+    /// If the formatter fails.
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result;
 
-    /// True if a request of a user may fail.
+    /// Returns true if a client's request may fail.
     fn may_fail(&self) -> bool;
 
-    /// True if a disk may give back something else than what was written to it.
+    /// Returns true if a disk may return other data than was written to it.
     fn is_dishonest(&self) -> bool;
 
-    /// Changes that each make a volume plainer, to try on a world that is too large to understand.
+    /// Returns changes that each simplify a volume. They are tried on a scenario that is too large to understand.
     fn plainer() -> &'static [fn(&mut Self)];
 }
 
-/// How a life ends, if the power does not go before.
+/// End of an incarnation, unless the power is cut before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// The power goes as soon as all is done.
+    /// A power cut as soon as all scripts are done.
     Cut,
-    /// A flush, a quiet moment, and then the power goes.
+    /// A flush, a quiet moment, and then a power cut.
     Quiet,
-    /// A flush, and the volume is idle for some seconds; then the power goes. Behind the last life, something that is durable
-    /// may rot ([`crate::subject::Subject::rotten`]).
+    /// A flush, some seconds in which the volume is idle, and then a power cut. After the last incarnation, durable
+    /// data may rot ([`crate::subject::Subject::rotten`]).
     Idle,
     /// The volume is closed.
     Close,
@@ -57,83 +56,83 @@ pub enum After {
     Drain,
 }
 
-/// When a life is looked at as if the power went.
+/// Requests of an incarnation at which the effect of a power cut is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looks {
-    /// At one in so many requests that change something.
+    /// One in this many requests that change data.
     OneIn(u64),
-    /// At each of them, in several ways.
+    /// All requests that change data, with several cuts each.
     Each {
-        /// Where no more blocks than this are at stake, with every combination of kept and dropped.
+        /// Maximum number of volatile blocks for which every combination of kept and dropped blocks is checked.
         combinations: u64,
-        /// At one in so many requests, the recovery is cut at each of its requests, and so is the
-        /// recovery after each of those; 0: at none.
+        /// At one in this many requests, the recovery is cut at each of its requests, and so is the recovery after each
+        /// of these cuts; 0 means never.
         recoveries: u64,
     },
 }
 
-/// What a disk is like in one life.
+/// Properties of a disk in one incarnation.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// Bytes in a block; a volume goes on on devices of smaller blocks than it was made for.
+    /// Bytes in a block. A volume may continue on devices with smaller blocks than it was made for.
     pub block: u32,
-    /// Latencies of requests are at most so long.
+    /// Maximum latency of requests.
     pub slowest: Duration,
-    /// What a flush takes, if not what everything takes.
+    /// Duration of a flush, if it differs from other requests.
     pub flush_takes: Option<Duration>,
-    /// What it does wrong.
+    /// Faults of the disk.
     pub faults: Faults,
 }
 
-/// From one attach to the next crash.
+/// An incarnation: from an attach to the next crash.
 #[derive(Clone, Debug)]
 pub struct Life<R> {
-    /// For the disks' choices.
+    /// Seed of the disks' random choices.
     pub seed: u64,
-    /// What each lane does.
+    /// Script of each writer.
     pub scripts: Vec<Script>,
-    /// The power goes at this request that changes something.
+    /// Request that changes data at which the power is cut.
     pub cut_at: u64,
-    /// Or the volume is closed at this moment, whatever is under way.
+    /// Time at which the volume is closed, with requests in flight.
     pub stop_at: Option<Duration>,
-    /// From this moment on somebody looks for what cannot be read, and says once to give it up.
+    /// Time from which an administrator searches for unreadable data, and declares it lost once.
     pub gives_up_at: Option<Duration>,
-    /// It is not the power that goes, but the process that dies: what the disks have in their caches
-    /// stays there, and may go with the power in the next life.
+    /// True if the process dies without a power cut. The disks keep the contents of their caches, which a power cut in
+    /// the next incarnation may lose.
     pub killed: bool,
-    /// Or at the end of all scripts, so.
+    /// End of the incarnation when all scripts are done.
     pub after: After,
-    /// What the cut at the end leaves.
+    /// Effect of the cut at the end.
     pub coin: Coin,
-    /// When it is looked what a cut right there would leave.
+    /// Requests at which the effect of a cut is checked.
     pub looks: Looks,
-    /// The disks.
+    /// Properties of the disks.
     pub disks: Each<R, Conditions>,
 }
 
-/// A world.
+/// A scenario.
 #[derive(Clone, Debug)]
 pub struct Plan<S: Settings> {
-    /// The number it is made from.
+    /// The number from which the plan was made.
     pub seed: u64,
-    /// What the volume is like.
+    /// Settings of the volume.
     pub volume: S,
-    /// Bytes in a block of all disks when the volume is made.
+    /// Block size of all disks when the volume is made, in bytes.
     pub block: u32,
     /// Bytes of the volume.
     pub len: u64,
-    /// Where the lanes' regions begin and end.
+    /// Regions of the writers.
     pub regions: Vec<Range<u64>>,
-    /// The clock leaps forward now and then: one in so many waits.
+    /// The clock leaps forward at one in this many waits.
     pub clock_leaps: Option<u64>,
-    /// One in so many writes is sent twice at the same time, as by a client that lost patience.
+    /// One in this many writes is sent twice concurrently, as by a client after a timeout.
     pub resends: Option<u64>,
-    /// One after the other.
+    /// Incarnations, one after the other.
     pub lives: Vec<Life<S::Role>>,
 }
 
 impl<R: Role> Life<R> {
-    /// When all disks work, if they do not now and will by the clock.
+    /// Returns the time at which all disks work again, if they have faults that end by the clock.
     pub fn well_again(&self) -> Option<Duration> {
         let all = || self.disks.iter().map(|(_, disk)| &disk.faults);
         let all_well = all().all(Faults::refuse_nothing);
@@ -144,7 +143,7 @@ impl<R: Role> Life<R> {
 }
 
 impl<S: Settings> Plan<S> {
-    /// The same world, in which the lanes do what a recorded trace says.
+    /// Returns this scenario with writers that follow a recorded trace.
     #[must_use]
     pub fn following(mut self, trace: &[Traced]) -> Plan<S> {
         let rng = Rng::new(mix(self.seed, 0x07_2a_ce));
@@ -163,7 +162,7 @@ impl<S: Settings> Plan<S> {
     }
 }
 
-/// One to four regions next to each other, their borders in the middle of lines if blocks allow.
+/// Returns one to four adjacent regions, with borders in the middle of 4 KiB blocks if the block size allows this.
 pub fn regions(rng: &Rng, len: u64, block: u64) -> Vec<Range<u64>> {
     let count = rng.pick(&[1, 1, 2, 3, 4]);
     let mut borders = vec![0];
@@ -175,7 +174,7 @@ pub fn regions(rng: &Rng, len: u64, block: u64) -> Vec<Range<u64>> {
     borders.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
-/// What a cut leaves.
+/// Returns a random effect of a cut.
 pub fn coin(rng: &Rng, seed: u64) -> Coin {
     match rng.below(8) {
         0 => Coin::Keep,

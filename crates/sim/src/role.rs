@@ -1,17 +1,16 @@
-//! Which disk is which. A subject's disks have roles; of what there is once for each disk, the role
-//! says whose it is.
+//! Roles of disks. The disks of a system under test have roles, and per-disk values are indexed by role.
 
 use std::fmt::{Debug, Display, Formatter};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// What a disk is there for, such as `Log` or `Data`.
+/// Role of a disk, such as `Log` or `Data`.
 pub trait Role: Copy + Eq + Debug + Display + Send + Sync + 'static {
-    /// All disks that a subject has, in the order in which what they lose is decided.
+    /// All disks of a system under test, in the order in which their losses are decided.
     const ALL: &'static [Self];
 }
 
-/// One thing for each disk.
+/// A value for each disk.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Each<R, T> {
     things: Vec<T>,
@@ -19,7 +18,7 @@ pub struct Each<R, T> {
 }
 
 impl<R: Role, T> Each<R, T> {
-    /// What `make` gives for each disk.
+    /// Creates the values with `make`.
     pub fn of(make: impl FnMut(R) -> T) -> Each<R, T> {
         Each {
             things: R::ALL.iter().copied().map(make).collect(),
@@ -27,12 +26,12 @@ impl<R: Role, T> Each<R, T> {
         }
     }
 
-    /// All, with their roles.
+    /// Returns all values with their roles.
     pub fn iter(&self) -> impl Iterator<Item = (R, &T)> {
         R::ALL.iter().copied().zip(&self.things)
     }
 
-    /// What `change` makes of each.
+    /// Returns the results of `change` for all values.
     pub fn map<U>(&self, mut change: impl FnMut(R, &T) -> U) -> Each<R, U> {
         Each::of(|role| change(role, &self[role]))
     }

@@ -1,8 +1,8 @@
-//! A smaller world in which the same thing goes wrong.
+//! Reduction of a scenario to a smaller one with the same violation.
 //!
-//! First what is cheap: what had not begun when it was seen cannot matter, nor do looks elsewhere.
-//! Then lives and lanes, and runs of actions of all lanes together, long ones first; last what is left
-//! is made simpler. Each change is kept if the same checker still says no.
+//! The cheap reductions come first: actions that had not begun at the violation, and checks at other moments, are
+//! irrelevant. Then it removes incarnations, writers, and sequences of actions of all writers together, long ones
+//! first. Finally it simplifies the rest. A change is kept if the same checker still reports a violation.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,17 +14,16 @@ use crate::role::Role;
 use crate::subject::Subject;
 use crate::world::{self, Limits, Moment};
 
-/// No look at all.
+/// No checks.
 const NONE: Looks = Looks::OneIn(u64::MAX);
-/// A look at every request, in several ways.
+/// A check at every request, with several cuts.
 const ALL: Looks = Looks::Each {
     combinations: 0,
     recoveries: 0,
 };
 
-/// Makes a plan smaller for as long as the same checker is violated and the time is not up: a world
-/// that runs then is given up. What comes out depends on the time; the world it is made from does
-/// not.
+/// Reduces a plan while the same checker is violated and time is left. A scenario that is running at the end of the
+/// time is abandoned. The result depends on the available time; the original scenario does not.
 pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
     let until = Instant::now() + time;
     let limits = Limits {
@@ -39,7 +38,7 @@ pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
         best: plan.clone(),
         checker: violation.checker,
         moment,
-        // A change may make a world longer, too; such a one is not what is looked for.
+        // A change may also make a scenario longer. Such a change is rejected.
         limits: Limits {
             requests: Some(whole.tally.requests * 2 + 10_000),
             until: Some(until),
@@ -64,7 +63,7 @@ pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
 struct Shrinking<S: Subject> {
     best: Plan<S>,
     checker: &'static str,
-    /// When it is seen in the best plan so far.
+    /// Moment of the violation in the best plan so far.
     moment: Moment,
     limits: Limits,
 }
@@ -84,7 +83,7 @@ impl<S: Subject> Shrinking<S> {
             .sum()
     }
 
-    /// Keeps a change if the same checker still says no.
+    /// Keeps a change if the same checker still reports a violation.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan<S>)) -> bool {
         if self.is_over() {
             return false;
@@ -103,7 +102,7 @@ impl<S: Subject> Shrinking<S> {
         same
     }
 
-    /// Takes away what had not begun when it was seen: that makes no difference.
+    /// Removes actions that had not begun at the violation, since they cannot influence it.
     fn cut_off(&mut self) {
         let Moment { life, begun, .. } = &self.moment;
         self.best.lives.truncate(life + 1);
@@ -113,8 +112,8 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// Which requests are looked at hangs on their numbers, which will change. So there are to be as
-    /// many looks as are needed to see it, and no more, since looking takes most of the time.
+    /// Reduces the number of checks. The checked requests depend on request numbers, which will change. So the plan
+    /// needs enough checks to find the violation, but no more, since checks take most of the time.
     fn looks(&mut self) {
         let last = self.moment.life;
         self.attempt(|plan| {
@@ -135,7 +134,7 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// Of the lives before, half and less.
+    /// Removes earlier incarnations: half of them, and smaller parts.
     fn lives(&mut self) {
         let mut count = self.best.lives.len() - 1;
         while count > 0 {
@@ -150,7 +149,7 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// Lanes in all lives, and in one.
+    /// Removes writers from all incarnations, and from single ones.
     fn lanes(&mut self) {
         for lane in 0..self.best.regions.len() {
             let has =
@@ -193,7 +192,7 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// What is wrong with a disk: all of it, and one thing after the other.
+    /// Removes the faults of a disk: all of them, and then single ones.
     fn disk(&mut self, life: usize, role: S::Role) {
         self.attempt(|plan| plan.lives[life].disks[role].faults = Faults::default());
         self.attempt(|plan| plan.lives[life].disks[role].faults.slow = None);
@@ -201,7 +200,7 @@ impl<S: Subject> Shrinking<S> {
         self.attempt(|plan| plan.lives[life].disks[role].flush_takes = None);
     }
 
-    /// One trouble of a disk after the other, and one byte that has changed.
+    /// Removes timed faults of a disk one by one, and changed bytes one by one.
     fn troubles(&mut self, life: usize, role: S::Role) {
         let count = self.best.lives[life].disks[role].faults.troubles.len();
         for n in (0..count).rev() {
@@ -217,8 +216,8 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// Takes away runs of actions, of all lives and lanes as one list: halves first, then shorter
-    /// ones.
+    /// Removes sequences of actions, with all incarnations and writers as one list: halves first, then shorter
+    /// sequences.
     fn actions(&mut self) {
         let mut run = count(&self.best).div_ceil(2);
         while run > 0 && !self.is_over() {
@@ -232,7 +231,7 @@ impl<S: Subject> Shrinking<S> {
         }
     }
 
-    /// Shorter writes, no pauses, equal latencies: easier to read.
+    /// Makes the plan easier to read: shorter writes, no pauses, equal latencies.
     fn simpler(&mut self) {
         for most in [2, 16, 128] {
             let fewer = |plan: &mut Plan<S>| {
@@ -274,8 +273,8 @@ fn count<S: Settings>(plan: &Plan<S>) -> usize {
     scripts.map(|script| script.actions.len()).sum()
 }
 
-/// Takes these actions away, counted over all lives and lanes. Where rules count actions and are what
-/// matters (`rules`), the scripts that have any stay as they are.
+/// Removes these actions, counted over all incarnations and writers. If rules are relevant (`rules`), scripts with
+/// rules stay unchanged, since rules refer to actions by number.
 fn drain<S: Settings>(plan: &mut Plan<S>, range: Range<usize>, rules: bool) {
     let mut first = 0;
     for script in plan.lives.iter_mut().flat_map(|life| &mut life.scripts) {

@@ -1,33 +1,33 @@
-//! Data that tells which write it is from.
+//! Data from which the write that produced it can be identified.
 
 use forebay_device::is_zero;
 
-/// The stamp of what is on disks before anything is asked of the volume.
+/// Stamp of the content of disks before the first request to the volume.
 pub const BEFORE: u64 = u64::MAX;
 /// Bytes in a sector.
 pub const SECTOR: usize = 512;
 
 const WORDS: usize = SECTOR / 8;
 
-/// The number from which the words of a sector are computed.
+/// Returns the number from which the words of a sector are computed.
 fn filler(id: u64, sector: u64) -> u64 {
     (id ^ sector.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Word `n` of a sector. None follows from the one before it, so that several are computed at once.
+/// Returns word `n` of a sector. No word depends on another one, so several can be computed concurrently.
 fn word_of(filler: u64, n: usize) -> u64 {
     filler.wrapping_add((n as u64).wrapping_mul(0x5851_f42d_4c95_7f2d))
 }
 
-/// What write `id` puts into `[at, at + len)`: every sector says which write and which sector it is,
-/// and all of the rest follows from the two.
+/// Returns the data of write `id` in `[at, at + len)`: every sector contains the numbers of the write and of the
+/// sector, and all other bytes follow from the two.
 pub fn stamp(id: u64, at: u64, len: u64) -> Vec<u8> {
     let mut bytes = vec![0; len as usize];
     stamp_into(id, at, &mut bytes);
     bytes
 }
 
-/// As [`stamp`], into memory that is there.
+/// Writes the data of [`stamp`] into existing memory.
 pub fn stamp_into(id: u64, at: u64, bytes: &mut [u8]) {
     for (n, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
         let number = at / SECTOR as u64 + n as u64;
@@ -41,23 +41,23 @@ pub fn stamp_into(id: u64, at: u64, bytes: &mut [u8]) {
     }
 }
 
-/// What a sector turns out to hold.
+/// Content of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Nothing but zeroes.
+    /// Only zeroes.
     Zero,
-    /// A whole stamp: the write's number and the sector's.
+    /// A whole stamp.
     Stamp {
-        /// Which write.
+        /// Number of the write.
         id: u64,
-        /// Which sector it was written to.
+        /// Sector to which it was written.
         sector: u64,
     },
-    /// Neither.
+    /// Any other content.
     Other,
 }
 
-/// Tells what a sector holds.
+/// Returns the kind of a sector's content.
 ///
 /// # Panics
 /// If `bytes` is not a sector.

@@ -1,9 +1,8 @@
-//! What the simulator tries: a layer over disks, and what it promises.
+//! The system under test: a layer over disks, and its guarantees.
 //!
-//! A subject says how its volume is made, attached and closed, what it promises as things are, and
-//! what can be told of it from the outside. All else is the same for every subject: users, faults,
-//! power cuts, looks, what users may read. So a new layer has worlds of its own once it has a
-//! [`Subject`].
+//! A system under test defines how its volume is made, attached and closed, its guarantees in each situation, and its
+//! observable state. All else is the same for every system: clients, faults, power cuts, checks, and permitted results
+//! of reads. So a new layer has its own scenarios as soon as it implements [`Subject`].
 
 use std::fmt::{Debug, Display};
 use std::ops::Range;
@@ -20,18 +19,18 @@ use crate::plan::{Life, Plan, Settings};
 use crate::role::Each;
 use crate::violation::Violation;
 
-/// Why a volume is attached.
+/// Purpose of an attach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attach {
-    /// To serve users, with the settings of its world.
+    /// Serve clients, with the settings of the scenario.
     Serve,
-    /// On healthy disks, to look at what is there.
+    /// Inspect the content, on healthy disks.
     Look,
-    /// The same after it was refused, and somebody said that it is to be attached all the same.
+    /// Inspect the content after a refusal, with the administrator's command to attach nevertheless.
     Insist,
 }
 
-/// A volume on its way to being attached; with it comes what is known of it from then on.
+/// Future of an attach; it returns the volume and its report.
 pub type Attaching<S> = Pin<
     Box<
         dyn Future<
@@ -43,54 +42,54 @@ pub type Attaching<S> = Pin<
     >,
 >;
 
-/// What a refusal to attach, on healthy disks, comes to.
+/// Meaning of a refusal to attach on healthy disks.
 #[derive(Debug)]
 pub enum Refused {
-    /// It has no reason, unless a disk has not kept its word.
+    /// The refusal is wrong, unless a disk returned wrong data.
     WithoutReason,
-    /// It has one, and the volume holds these bytes, of which those sectors (in order) are lost, if
-    /// anything says which; it goes on only if it is made anew.
+    /// The refusal is right. The volume contains these bytes, of which these sectors (in order) are lost, if their list
+    /// is known. The volume continues only if it is made anew.
     Holds(Vec<u8>, Option<Vec<u64>>),
-    /// It has one, and is to be attached all the same.
+    /// The refusal is right, and the volume must be attached nevertheless.
     Insist,
 }
 
-/// Disks of which one is not what it was: attaching must say so and touch nothing.
+/// Disks of which one was exchanged: an attach must report this and change nothing.
 pub struct Exchanged<R> {
-    /// The disks as they are tried.
+    /// The disks for the attach.
     pub medium: Medium<R>,
-    /// What the volume holds without the one that is gone.
+    /// Content of the volume without the missing disk.
     pub volume: Vec<u8>,
-    /// What is wrong if it is attached.
+    /// Text of the violation if the attach succeeds.
     pub wrong: &'static str,
 }
 
-/// How long anything may take, in virtual time.
+/// Maximum durations, in virtual time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// A request of a user.
+    /// Duration of a client's request.
     pub request: Duration,
-    /// Closing a volume, with whatever is under way.
+    /// Duration of closing a volume, with requests in flight.
     pub close: Duration,
-    /// Draining it on disks on which nothing is wrong, or not any more.
+    /// Duration of draining a volume on disks without faults, or whose faults have ended.
     pub drain: Duration,
-    /// So many bytes of writes at once get through in the time of one request; behind more than
-    /// that, everything may take as many times longer.
+    /// Bytes of concurrent writes that complete in the time of one request. With more bytes ahead, the limit is
+    /// multiplied accordingly.
     pub turn_bytes: u64,
-    /// Bytes that a write takes there beside its data.
+    /// Bytes that a write needs in addition to its data.
     pub write_bytes: u64,
 }
 
-/// What the users of a volume asked in one life and was done.
+/// Completed requests of a volume's clients in one incarnation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// Reads.
     pub reads: u64,
-    /// Bytes they read.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Writes.
     pub writes: u64,
-    /// Bytes they wrote.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -98,102 +97,102 @@ pub struct Asked {
     pub discards: u64,
 }
 
-/// Sees everything that a disk is asked in one life, and says what must not be.
+/// Observer of all requests to a disk in one incarnation, which reports violations.
 pub trait Watcher {
-    /// The disk is asked for something; `lanes` is what users asked for so far.
+    /// Checks a request to the disk; `lanes` are the clients' requests so far.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the request is a violation.
     fn issued(&self, lanes: &Lanes, request: &Request) -> Result<(), Violation>;
 
-    /// A request of the disk ended; `failed` if with an error.
+    /// Notes that a request of the disk ended; `failed` is true if it ended with an error.
     fn ended(&self, request: &Request, failed: bool);
 }
 
-/// A layer that is tried, as it is set up in one world.
+/// A layer under test, with its settings in one scenario.
 pub trait Subject: Settings {
-    /// What is attached.
+    /// The attached volume.
     type Volume: Device + Clone + 'static;
-    /// What attaching says of it.
+    /// Report of an attach.
     type Report: 'static;
-    /// Why it is not attached.
+    /// Reason of a refusal to attach.
     type Refusal: Display + 'static;
-    /// Why it could not be drained.
+    /// Reason of a failed drain.
     type Undrained: Debug;
-    /// What has happened to it in a life, as far as its promises hang on that.
+    /// Events of an incarnation on which guarantees depend.
     type Known: Copy + Default;
 
-    /// The world of a seed.
+    /// Returns the scenario of a seed.
     fn plan(seed: u64) -> Plan<Self>;
 
     // Making, attaching, closing.
 
-    /// The disks when a world begins: the volume is made and holds [`BEFORE`](crate::stamp::BEFORE).
+    /// Returns the disks at the start of a scenario: the volume is made and contains [`BEFORE`](crate::stamp::BEFORE).
     fn fresh(plan: &Plan<Self>) -> Medium<Self::Role>;
 
-    /// The disks of a volume made anew, which holds `seen`.
+    /// Returns the disks of a volume made anew, with the content `seen`.
     fn renewed(plan: &Plan<Self>, seen: &[u8]) -> Medium<Self::Role>;
 
     /// Attaches the volume on the disks of a machine.
     fn attach(&self, machine: &Machine<Self::Role>, why: Attach) -> Attaching<Self>;
 
-    /// Closes it, with whatever is under way.
+    /// Closes the volume, with requests in flight.
     fn close(volume: &Self::Volume) -> IoFuture<'_, ()>;
 
-    /// Does all that it has put off.
+    /// Completes all deferred work.
     fn drain(volume: &Self::Volume) -> impl Future<Output = Result<(), Self::Undrained>>;
 
-    /// True if nothing is left to be done and the volume says that something is lost.
+    /// Returns true if no work is left and the volume reports a loss.
     fn tells_of_loss(_undrained: &Self::Undrained) -> bool {
         false
     }
 
-    /// Gives up for good what the volume cannot read, as an administrator may; false if there is
-    /// nothing of that kind.
+    /// Declares data lost that the volume cannot read, as an administrator may do. Returns false if the volume has no
+    /// such data.
     fn give_up(_volume: &Self::Volume) -> bool {
         false
     }
 
-    // Promises.
+    // Guarantees.
 
-    /// What is held of the volume after a crash as things are, on disks that kept their word.
+    /// Returns the guarantee of the volume after a crash in this situation, on disks without wrong data.
     fn promise(&self, known: Self::Known) -> Promise;
 
-    /// How long anything may take.
+    /// Returns the maximum durations.
     fn bounds(&self) -> Bounds;
 
-    /// True if a write is durable when it is acknowledged.
+    /// Returns true if a write is durable when it is acknowledged.
     fn is_durable_at_once(&self) -> bool {
         false
     }
 
-    /// True if with a FUA write all that was acknowledged before it is durable.
+    /// Returns true if a FUA write makes all writes durable that were acknowledged before it.
     fn fua_covers_earlier(&self) -> bool {
         true
     }
 
-    /// True if all that was acknowledged is there when the process dies and the disks go on and lose
+    /// Returns true if all acknowledged data survives the death of the process, while the disks continue and lose
     /// nothing.
     fn outlives_the_process(&self) -> bool {
         false
     }
 
-    /// True if reads may give what was flushed last, though something newer was acknowledged.
+    /// Returns true if reads may return the last flushed data, although newer data was acknowledged.
     fn may_lose_unflushed(_known: Self::Known) -> bool {
         false
     }
 
-    /// True if a write has no reason to fail, whatever other requests have.
+    /// Returns true if a write must not fail, regardless of other requests.
     fn must_take_writes(_plan: &Plan<Self>, _life: &Life<Self::Role>) -> bool {
         false
     }
 
-    /// True if something is known of what the disks hold when the process dies and they go on.
+    /// Returns true if the content of the disks is defined after the death of the process.
     fn may_be_killed(_known: Self::Known) -> bool {
         true
     }
 
-    /// What a refusal to attach these disks comes to.
+    /// Returns the meaning of a refusal to attach these disks.
     fn refused(
         &self,
         refusal: &Self::Refusal,
@@ -201,23 +200,23 @@ pub trait Subject: Settings {
         medium: &Medium<Self::Role>,
     ) -> Refused;
 
-    /// What is tried after the last life instead of attaching its disks, if anything.
+    /// Returns disks to be tried after the last incarnation instead of its own, if any.
     fn exchanged(&self, _medium: &Medium<Self::Role>) -> Option<Exchanged<Self::Role>> {
         None
     }
 
-    /// The disks behind the last life, in which bits have changed of what was durable before the volume was idle for some
-    /// seconds. Attaching them must be refused, or reads must give errors or what was flushed.
+    /// Returns the disks after the last incarnation with changed bits in data that was durable before the volume was
+    /// idle for some seconds. An attach must be refused, or reads must return errors or the flushed data.
     fn rotten(_plan: &Plan<Self>, _medium: &Medium<Self::Role>) -> Option<Medium<Self::Role>> {
         None
     }
 
-    // Its own checkers.
+    // Checkers of the system under test.
 
-    /// Who watches a disk in one life.
+    /// Returns the observer of a disk in one incarnation.
     fn watcher(&self, role: Self::Role, disks: &Each<Self::Role, Rc<Disk>>) -> Box<dyn Watcher>;
 
-    /// A request of a disk ended, in a life in which the volume was `attached` before or not yet.
+    /// Notes that a request of a disk ended. `attached` is true if the volume was attached before in this incarnation.
     fn ended(
         &self,
         known: &mut Self::Known,
@@ -227,10 +226,10 @@ pub trait Subject: Settings {
         failed: bool,
     );
 
-    /// A plain write took so long, while `ahead` bytes of writes at once were under way or came.
+    /// Checks the duration of a plain write, while `ahead` bytes of concurrent writes were in flight or arrived.
     ///
     /// # Errors
-    /// If that was too long.
+    /// If the write took too long.
     fn waited(
         _plan: &Plan<Self>,
         _life: &Life<Self::Role>,
@@ -240,18 +239,18 @@ pub trait Subject: Settings {
         Ok(())
     }
 
-    /// Looks at a volume that serves: once a second while it does.
+    /// Checks a volume in service, once a second.
     ///
     /// # Errors
-    /// What must not be.
+    /// If the volume violates a condition.
     fn check_serving(_volume: &Self::Volume, _known: &mut Self::Known) -> Result<(), Violation> {
         Ok(())
     }
 
-    /// Looks at the accounts of a volume on which nothing failed and nobody is at work.
+    /// Checks the statistics of a volume without failures and without requests in flight.
     ///
     /// # Errors
-    /// What does not agree.
+    /// If the statistics are inconsistent.
     fn check_accounts(
         _volume: &Self::Volume,
         _report: &Self::Report,
@@ -260,18 +259,18 @@ pub trait Subject: Settings {
         Ok(())
     }
 
-    /// Looks at a volume that was drained.
+    /// Checks a volume that was drained.
     ///
     /// # Errors
-    /// What it should not have any more.
+    /// If the volume still has work that draining should complete.
     fn check_drained(_volume: &Self::Volume, _known: Self::Known) -> Result<(), Violation> {
         Ok(())
     }
 
-    /// Compares the disks before an attach that succeeded with what the life after it left.
+    /// Compares the disks before a successful attach with those after the incarnation.
     ///
     /// # Errors
-    /// What did not happen to them.
+    /// If a required change did not happen.
     fn check_lived(
         _before: &Medium<Self::Role>,
         _after: &Medium<Self::Role>,
@@ -279,17 +278,17 @@ pub trait Subject: Settings {
         Ok(())
     }
 
-    // What is tried in full.
+    // Exhaustive tests.
 
-    /// Runs that are looked at after every request, with their names; for scripts of `seed`.
+    /// Returns runs that are checked after every request, with their names, for scripts of `seed`.
     fn cut_everywhere(seed: u64) -> Vec<(String, Plan<Self>)>;
 
-    /// The world in which requests of a kind fail, and bytes of its volume; none if a disk is never
-    /// asked for them.
+    /// Returns the settings of scenarios in which requests of a kind fail. `None` if a disk never receives such
+    /// requests.
     fn failing(role: Self::Role, op: Op) -> Option<Self>;
 }
 
-/// Bytes of some ranges.
+/// Returns the sum of the ranges' lengths.
 pub fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }

@@ -1,4 +1,4 @@
-//! What happened in a world: a digest of it always, and readable lines if somebody wants them.
+//! Record of a scenario: always a digest, and readable lines on request.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,14 +6,14 @@ use forebay_rt::Instant;
 
 use forebay_rng::mix;
 
-/// A world's tape.
+/// A scenario's tape.
 pub struct Tape {
     digest: Cell<u64>,
     lines: Option<RefCell<Vec<String>>>,
 }
 
 impl Tape {
-    /// An empty tape; `readable` if it is to keep lines, too.
+    /// Creates an empty tape, with lines if `readable`.
     pub fn new(readable: bool) -> Tape {
         Tape {
             digest: Cell::new(0),
@@ -21,12 +21,12 @@ impl Tape {
         }
     }
 
-    /// Takes something into the digest.
+    /// Adds a value to the digest.
     pub fn note(&self, key: u64) {
         self.digest.set(mix(self.digest.get(), key));
     }
 
-    /// Keeps a line, if lines are kept.
+    /// Adds a line, if lines are kept.
     pub fn say(&self, now: Instant, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.lines {
             let ms = now.as_nanos() as f64 / 1e6;
@@ -36,19 +36,19 @@ impl Tape {
         }
     }
 
-    /// Keeps a heading, if lines are kept.
+    /// Adds a heading, if lines are kept.
     pub fn head(&self, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.lines {
             lines.borrow_mut().push(line());
         }
     }
 
-    /// The digest so far.
+    /// Returns the digest so far.
     pub fn digest(&self) -> u64 {
         self.digest.get()
     }
 
-    /// The lines so far.
+    /// Returns the lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines
             .as_ref()

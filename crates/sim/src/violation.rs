@@ -1,16 +1,16 @@
-//! What checkers say.
+//! Findings of checkers.
 
-/// Something that must not be.
+/// A violated condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker says so.
+    /// Name of the checker.
     pub checker: &'static str,
-    /// What it saw.
+    /// Description of the violation.
     pub what: String,
 }
 
 impl Violation {
-    /// A violation.
+    /// Creates a violation.
     pub fn new(checker: &'static str, what: impl Into<String>) -> Violation {
         Violation {
             checker,
@@ -18,15 +18,15 @@ impl Violation {
         }
     }
 
-    /// The violation without what differs from world to world: its numbers, and what lists hold. Two
-    /// of one shape are likely to have one cause.
+    /// Returns the text of the violation without parts that vary between scenarios: numbers, and contents of lists.
+    /// Violations of the same shape probably have the same cause.
     pub fn shape(&self) -> String {
         let mut shape = format!("{}: ", self.checker);
         let (mut depth, mut last) = (0_u32, ' ');
         for char in self.what.chars() {
             depth += u32::from(char == '[');
             let shown = if char.is_ascii_digit() { '#' } else { char };
-            // A number with its fraction is one mark.
+            // A number and its fraction become a single `#`.
             let goes_on = last == '#' && matches!(shown, '#' | '.');
             if !goes_on && (depth == 0 || depth == 1 && char == '[') {
                 shape.push(shown);

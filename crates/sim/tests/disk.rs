@@ -9,7 +9,7 @@ use forebay_sim::disk::{Disk, Image, Power};
 
 const BLOCK: u64 = 512;
 
-/// Runs `each` with two disks that forget.
+/// Runs `each` with two disks that lose volatile data at failed flushes.
 fn with_disks<F: Future<Output = ()> + 'static>(each: impl FnOnce([Rc<Disk>; 2]) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let (rt, power, rng) = (executor.rt(), Power::new(None), Rc::new(Rng::new(1)));

@@ -1,4 +1,4 @@
-//! The records of recorded traces against their page.
+//! Comparison of the records of recorded traces with their format page.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use forebay_sim::trace::{
 
 const PAGE: &str = include_str!("../../../docs/format/traces.md");
 
-/// A record as the page has it, with these fields and all others zero.
+/// Returns a record as the page defines it, with these fields and zeroes elsewhere.
 fn record(structure: &str, fields: &[(&str, u64)], big_endian: bool) -> Vec<u8> {
     let layout = forebay_pages::layout(PAGE, structure);
     let (offset, size, _) = layout.last().expect("fields");

@@ -1,5 +1,5 @@
-//! The simulator knows no layer: a plain disk is a subject, too. Its worlds pass while it keeps a disk's
-//! promise, and are found out when it does not.
+//! Independence of the simulator from the layers: a plain disk is also a system under test. Its scenarios pass while it
+//! keeps a disk's guarantee, and fail otherwise.
 
 use std::fmt::{Display, Formatter};
 use std::rc::Rc;
@@ -105,7 +105,7 @@ fn life(rng: &Rng, seed: u64, lies: bool, plan: &Plan<Plain>) -> Life<Only> {
     }
 }
 
-/// If the disk lies, flushes are acknowledged and not done, and nobody was told.
+/// If the disk lies, it acknowledges flushes without doing them, and the settings do not reveal this.
 fn plan(seed: u64, lies: bool) -> Plan<Plain> {
     let rng = Rng::new(mix(seed, 1));
     let mut plan = Plan {
@@ -146,7 +146,7 @@ impl Subject for Plain {
 
     fn attach(&self, machine: &Machine<Only>, _why: Attach) -> Attaching<Plain> {
         let disk = Rc::clone(&machine.disks[Only]);
-        // What the one before left in the cache is seen from now on, so it must stay.
+        // Data of the previous incarnation in the cache is visible from now on, so it must stay.
         Box::pin(async move {
             disk.flush().await?;
             Ok((disk, ()))
@@ -203,7 +203,7 @@ impl Subject for Plain {
     }
 
     fn failing(_role: Only, op: Op) -> Option<Plain> {
-        // A disk that forgot what a flush was for says nothing of it when the next succeeds.
+        // A disk that lost the data of a failed flush does not report this when the next flush succeeds.
         (op != Op::Flush).then_some(Plain { fails: true })
     }
 }

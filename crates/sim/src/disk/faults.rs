@@ -1,89 +1,89 @@
-//! What a disk does wrong, as a plan: everything follows from these numbers and the order of the
-//! requests.
+//! Faults of a disk as a plan: all behaviour follows from these numbers and the order of requests.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use forebay_device::Op;
 
-/// What a disk does wrong. The default is a disk that only forgets what was not flushed when its
-/// power goes.
+/// Faults of a disk. The default is a disk that only loses unflushed data at a power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Where the choices below come from.
+    /// Seed of the random choices below.
     pub seed: u64,
-    /// One in so many reads fails; 0: none. The same for the other kinds of request.
+    /// One in this many reads fails; 0 means that no read fails. The following rates have the same meaning.
     pub reads_fail: u64,
-    /// Writes, also of zeroes.
+    /// Rate of failing writes, including writes of zeroes.
     pub writes_fail: u64,
-    /// Flushes.
+    /// Rate of failing flushes.
     pub flushes_fail: u64,
-    /// Discards.
+    /// Rate of failing discards.
     pub discards_fail: u64,
-    /// From this request on (counting all kinds) every one fails, or every one that changes
-    /// something, for good or for a number of requests.
+    /// Consecutive requests that fail, of all kinds or of those that change data, permanently or for a number of
+    /// requests.
     pub outage: Option<Outage>,
-    /// A flush that fails, or a write with FUA, loses what was not durable, as disks and kernels do.
+    /// True if a failed flush, or a failed write with FUA, loses data that was not durable, as on real disks and in
+    /// kernels.
     pub forgetful: bool,
-    /// A write with FUA that fails is reported later: the disk has lost what was not durable, and works again meanwhile.
+    /// True if a failed write with FUA is reported late: the disk has lost data that was not durable, and already works
+    /// again when it reports the failure.
     pub fua_reported_late: bool,
-    /// Flushes and FUA are acknowledged and nothing is done.
+    /// True if the disk acknowledges flushes and FUA without making data durable.
     pub lies: bool,
-    /// The request at which bits change in something that is stored, and how many bytes they hit.
+    /// Change of stored bits: the request at which it happens, and the number of affected bytes.
     pub rot: Option<Rot>,
-    /// Bytes that have changed when the life begins. For places in which nothing stands that is not kept
-    /// elsewhere, too: nothing else is taken to be lost.
+    /// Bytes that have changed when the incarnation begins. The bytes may also be in places whose content is stored
+    /// elsewhere, too; no other data may be lost.
     pub decayed: Vec<u64>,
-    /// The write (counting from 0) that lands somewhere else.
+    /// The write (counted from 0) that goes to a wrong place.
     pub misdirect: Option<u64>,
-    /// So many 4 KiB pages can be written that were not before; then there is no space before some of them are discarded.
+    /// Number of new 4 KiB pages that can be written. Beyond it the disk has no space until pages are discarded.
     pub room: Option<u64>,
-    /// From this moment of the life on there is space again.
+    /// Time in the incarnation from which the disk has space again.
     pub room_again: Option<Duration>,
-    /// Times and places in which it does not work.
+    /// Faults limited to times and places.
     pub troubles: Vec<Trouble>,
-    /// One in so many requests takes so long.
+    /// One in this many requests takes this time.
     pub slow: Option<(u64, Duration)>,
-    /// One in so many reads takes so long.
+    /// One in this many reads takes this time.
     pub slow_reads: Option<(u64, Duration)>,
 }
 
-/// A time in which a disk does not work.
+/// A period in which a disk does not work, counted in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The first request that fails, counted from 0: among all, or among those of `op`.
+    /// The first request that fails, counted from 0: among all requests, or among those of `op`.
     pub from: u64,
-    /// Only requests of this kind fail.
+    /// Restricts the outage to requests of this kind.
     pub op: Option<Op>,
-    /// How many fail; none: all from then on.
+    /// Number of failing requests. `None` means all from `from` on.
     pub requests: Option<u64>,
-    /// Reads fail, too.
+    /// True if reads fail, too.
     pub reads: bool,
 }
 
-/// A time, by the life's clock, in which a disk or a place on it is slow or does not work.
+/// A period of the incarnation's clock in which a disk, or a place on it, is slow or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Its beginning.
+    /// Start of the period.
     pub from: Duration,
-    /// Its end; none: it lasts.
+    /// End of the period. `None` if the fault is permanent.
     pub to: Option<Duration>,
-    /// Only requests that touch these bytes; none: all, and flushes, too.
+    /// Restricts the fault to requests that touch these bytes. `None` means all requests, including flushes.
     pub range: Option<Range<u64>>,
-    /// Reads fail.
+    /// True if reads are affected.
     pub reads: bool,
-    /// What changes something fails.
+    /// True if requests that change data are affected.
     pub changes: bool,
-    /// One in so many of them.
+    /// One in this many of these requests is affected.
     pub one_in: u64,
-    /// What is asked in it takes so much longer.
+    /// Additional duration of affected requests.
     pub takes: Duration,
-    /// And then it fails, if the trouble is not over by then.
+    /// True if a request fails after this duration, unless the period is over by then.
     pub fails: bool,
 }
 
 impl Trouble {
-    /// True for a request of this kind and range, asked at this moment.
+    /// Returns true for a request of this kind and range, issued at this time.
     pub(super) fn concerns(&self, op: Op, range: &Range<u64>, now: Duration) -> bool {
         let meant = if op == Op::Read {
             self.reads
@@ -98,22 +98,22 @@ impl Trouble {
     }
 }
 
-/// Bits that change by themselves.
+/// A spontaneous change of stored bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rot {
-    /// The request at which it happens.
+    /// The request at which the change happens.
     pub at: u64,
-    /// How many places it hits.
+    /// Number of affected places.
     pub places: u64,
 }
 
 impl Faults {
-    /// True if whatever the disk says it has stored, it gives back, after a power cut too.
+    /// Returns true if the disk returns all data that it acknowledged as durable, also after a power cut.
     pub fn are_honest(&self) -> bool {
         !self.lies && self.rot.is_none() && self.misdirect.is_none() && self.decayed.is_empty()
     }
 
-    /// True if nothing is ever refused.
+    /// Returns true if no request fails.
     pub fn refuse_nothing(&self) -> bool {
         let rates = [
             self.reads_fail,
@@ -127,7 +127,7 @@ impl Faults {
             && !self.troubles.iter().any(|trouble| trouble.fails)
     }
 
-    /// When all is well from then on; none if that is never, or hangs on something else than time.
+    /// Returns the time from which the disk has no faults. `None` if this never happens, or depends on more than time.
     pub fn end(&self) -> Option<Duration> {
         let by_time = Faults {
             room: None,

@@ -1,4 +1,4 @@
-//! The content of a disk, cheap to copy: pages that copies share until one of them writes.
+//! Content of a disk, cheap to copy: copies share pages until one of them is written.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ const PAGES: usize = 32;
 const CHUNK: usize = PAGE * PAGES;
 
 type Page = [u8; PAGE];
-/// For each sector of a page, the word that it repeats.
+/// For each sector of a page, the word that the sector repeats.
 type Words = [u64; PAGE / SECTOR];
 type Chunk = [Slot; PAGES];
 
@@ -20,12 +20,12 @@ type Chunk = [Slot; PAGES];
 #[derive(Clone)]
 enum Slot {
     Zeroes,
-    /// Each sector is one word of eight bytes, repeated.
+    /// Each sector repeats a word of eight bytes.
     Words(Rc<Words>),
     Full(Rc<Page>),
 }
 
-/// The words that the sectors of `bytes` repeat, if each is one.
+/// Returns the word of each sector in `bytes`, if all sectors repeat a word.
 fn words_of(bytes: &[u8]) -> Option<Words> {
     let mut words = [0; PAGE / SECTOR];
     for (word, sector) in words.iter_mut().zip(bytes.chunks(SECTOR)) {
@@ -48,7 +48,7 @@ fn filled(words: &Words) -> Page {
 }
 
 impl Slot {
-    /// Copies the part from byte `from` on to `out`; false if it is zeroes, which are not copied.
+    /// Copies the part from byte `from` on to `out`. Returns false for zeroes, which are not copied.
     fn read(&self, from: usize, out: &mut [u8]) -> bool {
         match self {
             Slot::Zeroes => return false,
@@ -108,15 +108,15 @@ impl Slot {
     }
 }
 
-/// The bytes of a disk. A clone costs a pointer for every 128 KiB; pages never written are zeroes
-/// and take no memory, and pages whose sectors are one word each take 80 bytes.
+/// The bytes of a disk. A clone costs a pointer for each 128 KiB. Pages that were never written are zeroes and take no
+/// memory. Pages whose sectors repeat a word take 80 bytes each.
 #[derive(Clone)]
 pub struct Image {
     len: u64,
     chunks: Vec<Option<Rc<Chunk>>>,
 }
 
-/// Parts of a range that lie in one page: page number, where in it, where in the range.
+/// Returns the parts of a range by page: page number, range in the page, range in the data.
 fn pages(at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -130,17 +130,17 @@ fn pages(at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>, Rang
 }
 
 impl Image {
-    /// An image of zeroes.
+    /// Creates an image of zeroes.
     pub fn new(len: u64) -> Image {
         let chunks = vec![None; (len as usize).div_ceil(CHUNK)];
         Image { len, chunks }
     }
 
-    /// An image of these bytes.
+    /// Creates an image of these bytes.
     pub fn of(bytes: &[u8]) -> Image {
         let mut image = Image::new(bytes.len() as u64);
         for (n, page) in bytes.chunks(PAGE).enumerate() {
-            // Compared as a whole: tests, which are hardly optimised, spend much time here.
+            // Whole pages are compared, since tests with little optimisation spend much time here.
             if *page != ZEROES[..page.len()] {
                 image.write((n * PAGE) as u64, page);
             }
@@ -148,13 +148,13 @@ impl Image {
         image
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "a disk is never empty")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Adds zeroes up to a length of `len` bytes.
+    /// Appends zeroes up to a length of `len` bytes.
     pub(crate) fn grow(&mut self, len: u64) {
         self.len = self.len.max(len);
         self.chunks
@@ -183,21 +183,21 @@ impl Image {
         }
     }
 
-    /// As [`Image::read`], into memory that is known to be zeroes.
+    /// Reads like [`Image::read`], into memory that already contains zeroes.
     pub fn read_into_zeroes(&self, at: u64, out: &mut [u8]) {
         for (page, from, to) in pages(at, out.len()) {
             self.slot(page).read(from.start, &mut out[to]);
         }
     }
 
-    /// Stores bytes from `at` on.
+    /// Writes bytes from `at` on.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         for (page, to, from) in pages(at, bytes.len()) {
             self.slot_mut(page).write(to.start, &bytes[from]);
         }
     }
 
-    /// Stores zeroes in a range.
+    /// Writes zeroes to a range.
     pub fn clear(&mut self, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
             if matches!(self.slot(page), Slot::Zeroes) {
@@ -211,7 +211,7 @@ impl Image {
         }
     }
 
-    /// Takes over what `other` has in a range.
+    /// Copies a range from `other`.
     pub fn copy_from(&mut self, other: &Image, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
             if part.len() == PAGE {
@@ -232,7 +232,7 @@ impl Image {
         }
     }
 
-    /// True if both images hold the same bytes. Pages that both share are not compared.
+    /// Returns true if both images have the same content. Shared pages are not compared.
     pub fn is_same(&self, other: &Image) -> bool {
         let same_chunk = |(one, two): (&Option<Rc<Chunk>>, &Option<Rc<Chunk>>)| match (one, two) {
             (Some(one), Some(two)) => {
@@ -247,21 +247,21 @@ impl Image {
         self.len == other.len && self.chunks.iter().zip(&other.chunks).all(same_chunk)
     }
 
-    /// All of it.
+    /// Returns all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         self.read_into_zeroes(0, &mut bytes);
         bytes
     }
 
-    /// A part of it.
+    /// Returns the bytes of a range.
     pub fn bytes(&self, range: Range<u64>) -> Vec<u8> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.read_into_zeroes(range.start, &mut bytes);
         bytes
     }
 
-    /// Where pages lie that are not known to be zeroes.
+    /// Returns the places of pages that are not known to be zeroes.
     pub fn written(&self) -> impl Iterator<Item = u64> + '_ {
         let count = (self.len as usize).div_ceil(PAGE);
         (0..count)

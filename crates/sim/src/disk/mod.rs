@@ -1,11 +1,10 @@
-//! Disks with a volatile cache, on a virtual clock, whose power can be cut.
+//! Disks with a volatile cache on a virtual clock. Their power can be cut.
 //!
-//! What a [`Disk`] does: every request takes a random time, so requests overtake one another; a
-//! write is seen by reads when it completes; it is durable after a flush issued later, or at once
-//! with FUA. A power cut at the n-th request of the world stops everything there: of each write not
-//! durable, finished or under way, every block is kept or dropped by a [`Coin`]. A write that fails
-//! leaves a mixture behind; a flush that fails, or a write with FUA, may lose what was not durable. What else may
-//! go wrong is said by [`Faults`].
+//! Every request to a [`Disk`] takes a random time, so requests overtake each other. A write is visible to reads when
+//! it completes. It is durable after a flush that is issued later, or at once with FUA. A power cut at the n-th request
+//! of the scenario stops all disks. For each write that is not durable, completed or in flight, a [`Coin`] keeps or
+//! drops each block. A failed write leaves a mixture of old and new blocks. A failed flush, or a failed write with FUA,
+//! may lose data that was not durable. [`Faults`] lists all other faults.
 
 mod faults;
 mod image;
@@ -29,45 +28,46 @@ pub use pending::{Fork, Running};
 use pending::{Pending, leave, supersede};
 pub use power::{Coin, Power, Watch};
 
-/// True for a request that fails.
+/// Function that returns true for a request that fails.
 pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
 
-/// How much longer a request takes than others, if it does.
+/// Function that returns the additional duration of a request, if any.
 pub type Hold = Box<dyn Fn(&Request) -> Option<Duration>>;
 
-/// What a disk is asked.
+/// A request to a disk.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Its number, from 0 on each disk.
+    /// Number of the request, from 0 on each disk.
     pub id: u64,
-    /// Its number among those of its kind.
+    /// Number among the requests of its kind.
     pub nth: u64,
-    /// What.
+    /// Kind of the request.
     pub op: Op,
-    /// Where, in bytes.
+    /// Range in bytes.
     pub range: Range<u64>,
-    /// What is written.
+    /// Data of a write.
     pub bytes: Option<Buf>,
-    /// Durable at completion.
+    /// True if the write is durable at completion.
     pub fua: bool,
 }
 
 impl Request {
-    /// True if the disk may carry it out by a flush: then what else was not durable may be lost when it fails.
+    /// Returns true if the disk may execute the request with a flush: a failure may then lose all data that was not
+    /// durable.
     pub fn is_flush(&self) -> bool {
         self.op == Op::Flush || self.fua
     }
 }
 
-/// Sees what a disk is asked and how it ends.
+/// Observer of a disk's requests and their results.
 pub trait Observer {
-    /// A request was issued.
+    /// Notes that a request was issued.
     fn issued(&self, request: &Request);
-    /// A request ended; `failed` if with an error.
+    /// Notes that a request ended; `failed` is true if it ended with an error.
     fn ended(&self, request: &Request, failed: bool);
 }
 
-/// A disk of a world.
+/// A disk of a scenario.
 pub struct Disk {
     rt: Rt,
     power: Rc<Power>,
@@ -83,38 +83,39 @@ pub struct Disk {
     injected: Cell<u64>,
     lied: Cell<bool>,
     fresh: RefCell<BTreeSet<u64>>,
-    /// Latency of a request is at most this.
+    /// Maximum latency of a request.
     pub slowest: Cell<Duration>,
-    /// What a flush takes, if not what everything takes.
+    /// Duration of a flush, if it differs from other requests.
     pub flush_takes: Cell<Option<Duration>>,
-    /// Requests that fail: asked with the operation and its range.
+    /// Predicate for failing requests, by operation and range.
     pub fault: RefCell<Option<Fault>>,
-    /// Requests that take longer: asked with each request when it is issued.
+    /// Function for additional durations, called for each request when it is issued.
     pub hold: RefCell<Option<Hold>>,
-    /// What else it does wrong.
+    /// Other faults of the disk.
     pub faults: RefCell<Faults>,
-    /// A flush that fails, or a write with FUA, loses what was not durable (as disks and kernels do).
+    /// True if a failed flush, or a failed write with FUA, loses data that was not durable (as on real disks and in
+    /// kernels).
     pub forgetful: Cell<bool>,
-    /// Disks that have their volatile cache in common with this one: a failed flush loses what was not durable of all.
+    /// Disks that share this disk's volatile cache: a failed flush loses data of all of them that was not durable.
     one_cache: RefCell<Vec<Weak<Disk>>>,
-    /// Flushes that completed.
+    /// Number of completed flushes.
     pub flushes: Cell<u64>,
-    /// Flushes under way.
+    /// Number of flushes in flight.
     flushing: Cell<usize>,
-    /// Every write, as issued.
+    /// Ranges of all writes, in the order of issue.
     pub writes: RefCell<Vec<Range<u64>>>,
-    /// Who sees what is asked of it.
+    /// Observer of this disk's requests.
     pub observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
-/// The index of a write under way.
+/// Returns the index of a write in flight.
 fn position(pending: &[Pending], id: u64) -> usize {
     let found = pending.iter().position(|write| write.id == id);
     found.expect("pending")
 }
 
 impl Disk {
-    /// A disk that holds `image`, in blocks of `block` bytes.
+    /// Creates a disk with the content `image`, in blocks of `block` bytes.
     pub fn new(rt: &Rt, power: &Rc<Power>, rng: &Rc<Rng>, image: Image, block: u32) -> Rc<Disk> {
         let geometry = Geometry {
             len: image.len(),
@@ -154,7 +155,7 @@ impl Disk {
         })
     }
 
-    /// Notes a request and gives it to whoever watches.
+    /// Numbers a request and passes it to the observer.
     fn ask(&self, op: Op, range: Range<u64>, bytes: Option<Buf>, fua: bool) -> Request {
         let id = self.requests.replace(self.requests.get() + 1);
         let nth = self.by_op[op as usize].replace(self.by_op[op as usize].get() + 1);
@@ -225,7 +226,7 @@ impl Disk {
         self.take_time(&request).await;
         if let Err(error) = self.verdict(&request) {
             self.leave_mixture(id);
-            // The disk may have carried the write out by a flush, which failed.
+            // The disk may have executed the write with a flush, which failed.
             if request.fua {
                 self.flush_failed();
                 if self.faults.borrow().fua_reported_late {
@@ -254,7 +255,7 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
-    /// A write failed: some of its blocks were written.
+    /// Handles a failed write: some of its blocks were written.
     fn leave_mixture(&self, id: u64) {
         let mut pending = self.pending.borrow_mut();
         let n = position(&pending, id);
@@ -274,8 +275,8 @@ impl Disk {
         }
     }
 
-    /// Keeps once what was tried again and again. Not while a flush is under way: that may be for the
-    /// older write, and not for the newer.
+    /// Keeps only the last of identical repeated writes. Not while a flush is in flight: it may cover only the older
+    /// write.
     fn drop_repeated(&self, pending: &mut Vec<Pending>, newest: &Pending) {
         if self.flushing.get() == 0 {
             pending.retain(|write| !write.is_repeated_by(newest));
@@ -309,7 +310,7 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
-    /// Makes disks have one volatile cache, as parts of one disk do.
+    /// Lets disks share a volatile cache, like parts of one disk.
     pub fn share_cache(disks: &[&Rc<Disk>]) {
         for disk in disks {
             let others = disks.iter().filter(|other| !Rc::ptr_eq(other, disk));
@@ -318,7 +319,7 @@ impl Disk {
         }
     }
 
-    /// Forgets what a failed flush loses, if this disk does.
+    /// Drops the data that a failed flush loses, if this disk loses any.
     fn flush_failed(&self) {
         if !self.forgetful.get() && !self.faults.borrow().forgetful {
             return;
@@ -329,7 +330,7 @@ impl Disk {
         }
     }
 
-    /// What a flush that failed may do.
+    /// Drops all completed writes that are not durable, as a failed flush may do.
     fn lose_unflushed(&self) {
         let mut pending = self.pending.borrow_mut();
         let (lost, rest): (Vec<Pending>, Vec<Pending>) =
@@ -341,7 +342,7 @@ impl Disk {
         }
     }
 
-    /// Makes the disk longer, by zeroes, as its owner would: an administrator extends the logical volume.
+    /// Extends the disk with zeroes, as an administrator extends a logical volume.
     pub fn grow(&self, len: u64) {
         let geometry = self.geometry.get();
         self.current.borrow_mut().grow(len);
@@ -349,40 +350,40 @@ impl Disk {
         self.geometry.set(Geometry { len, ..geometry });
     }
 
-    /// Makes requests fail.
+    /// Sets the predicate for failing requests.
     pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
         self.fault.replace(Some(Box::new(fault)));
     }
 
-    /// Requests so far, of all kinds.
+    /// Returns the number of requests so far, of all kinds.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
 
-    /// Requests of a kind so far.
+    /// Returns the number of requests of a kind so far.
     pub fn requests_of(&self, op: Op) -> u64 {
         self.by_op[op as usize].get()
     }
 
-    /// Faults that happened.
+    /// Returns the number of faults so far.
     pub fn injected(&self) -> u64 {
         self.injected.get()
     }
 
-    /// Writes that were issued and have not completed.
+    /// Returns the number of writes in flight.
     pub fn writes_under_way(&self) -> usize {
         let pending = self.pending.borrow();
         pending.iter().filter(|write| write.done.is_none()).count()
     }
 
-    /// Blocks that are not durable: those a [`Coin`] is tossed for.
+    /// Returns the number of blocks that are not durable: each of them needs a toss of a [`Coin`].
     pub fn blocks_at_stake(&self) -> u64 {
         let block = u64::from(self.geometry.get().block_size);
         let pending = self.pending.borrow();
         pending.iter().map(|write| write.len.div_ceil(block)).sum()
     }
 
-    /// The medium if the power were cut now.
+    /// Returns the content of the disk after a power cut now.
     pub fn cut(&self, coin: Coin) -> Image {
         let block = u64::from(self.geometry.get().block_size);
         let mut medium = self.stable.borrow().clone();
@@ -390,17 +391,17 @@ impl Disk {
         medium
     }
 
-    /// As [`Disk::cut`], in plain bytes.
+    /// Returns the bytes of [`Disk::cut`].
     pub fn after_cut(&self, coin: Coin) -> Vec<u8> {
         self.cut(coin).to_vec()
     }
 
-    /// What reads see now, in plain bytes.
+    /// Returns the bytes that reads return now.
     pub fn now(&self) -> Vec<u8> {
         self.current.borrow().to_vec()
     }
 
-    /// What is durable of a range.
+    /// Returns the durable bytes of a range.
     pub fn durable(&self, range: Range<u64>) -> Vec<u8> {
         self.stable.borrow().bytes(range)
     }

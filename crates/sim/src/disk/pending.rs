@@ -1,4 +1,4 @@
-//! Writes that are in a disk's volatile cache.
+//! Writes in a disk's volatile cache.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use super::{Coin, Disk, Image};
 #[derive(Clone)]
 pub(super) struct Pending {
     pub(super) id: u64,
-    /// Order of completion; writes under way have none yet.
+    /// Order of completion. `None` for a write in flight.
     pub(super) done: Option<u64>,
     pub(super) at: u64,
     pub(super) len: u64,
-    /// None: zeroes.
+    /// Data of the write. `None` means zeroes.
     pub(super) bytes: Option<Buf>,
 }
 
@@ -41,9 +41,9 @@ impl Pending {
         }
     }
 
-    /// True if this one was done before `newer`, which is the same again: whatever a cut can leave with
-    /// both of them it can leave without this one, unless a flush under way is for this one and not
-    /// for that. What is tried again for hours would pile up.
+    /// Returns true if this write completed before `newer`, which is identical. Every result of a cut with both writes
+    /// is also possible without this one, unless a flush in flight covers only this one. Without this rule, writes
+    /// retried for hours would accumulate.
     pub(super) fn is_repeated_by(&self, newer: &Pending) -> bool {
         let same = self.at == newer.at && self.len == newer.len;
         let before = self.done.is_some() && self.id != newer.id;
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// A newer write of `range` is durable: of older ones that have completed, that part is gone.
+/// Removes the part in `range` from older completed writes: a newer write of the range is durable.
 pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
     let touches = |write: &Pending| {
         write.done.is_some() && write.at < range.end && range.start < write.at + write.len
@@ -103,7 +103,7 @@ pub(super) fn leave(medium: &mut Image, pending: &[Pending], block: u64, coin: C
     }
 }
 
-/// A disk at one moment, kept so that a cut there can be made later.
+/// State of a disk at one moment, for later power cuts at this moment.
 #[derive(Clone)]
 pub struct Fork {
     stable: Image,
@@ -112,7 +112,7 @@ pub struct Fork {
 }
 
 impl Fork {
-    /// The medium if the power had been cut at that moment.
+    /// Returns the content of the disk after a power cut at that moment.
     pub fn cut(&self, coin: Coin) -> Image {
         let mut medium = self.stable.clone();
         leave(&mut medium, &self.pending, self.block, coin);
@@ -120,10 +120,10 @@ impl Fork {
     }
 }
 
-/// What a disk holds whose power stays on while the program that used it has died.
+/// State of a disk that keeps its power while the process that used it dies.
 #[derive(Clone)]
 pub struct Running {
-    /// As reads see it.
+    /// Content as visible to reads.
     pub current: Image,
     stable: Image,
     pending: Vec<Pending>,
@@ -131,7 +131,7 @@ pub struct Running {
 }
 
 impl Disk {
-    /// The disk at this moment, for cuts that are made later.
+    /// Returns the state of the disk at this moment, for later cuts.
     pub fn fork(&self) -> Fork {
         Fork {
             stable: self.stable.borrow().clone(),
@@ -140,7 +140,7 @@ impl Disk {
         }
     }
 
-    /// The disk as it goes on when the program dies now: of writes under way, some have come to it.
+    /// Returns the state of the disk after the death of the process now: some of the writes in flight have arrived.
     pub fn running(&self, coin: Coin) -> Running {
         let (mut current, mut order) = (self.current.borrow().clone(), self.order.get());
         let mut toss = coin.toss();
@@ -165,7 +165,7 @@ impl Disk {
         }
     }
 
-    /// Goes on as the disk that `running` was.
+    /// Restores the state of `running`.
     pub fn resume(&self, running: Running) {
         self.current.replace(running.current);
         self.stable.replace(running.stable);
@@ -185,7 +185,7 @@ mod tests {
 
     use crate::disk::{Coin, Disk, Image, Power};
 
-    /// A flush that was under way when the same was written again made neither durable.
+    /// A flush in flight during an identical second write made neither of the two writes durable.
     #[test]
     fn a_flush_is_for_what_was_done_before_it_though_that_is_written_again_meanwhile() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));

@@ -1,4 +1,4 @@
-//! Power that can be cut, and what a cut leaves.
+//! Power that can be cut, and the effects of a cut.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,24 +6,24 @@ use std::rc::Rc;
 use forebay_rng::Rng;
 use forebay_rt::Event;
 
-/// What becomes of writes that are not durable when the power goes.
+/// Fate of writes that are not durable at a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coin {
-    /// All are on the medium.
+    /// All are kept.
     Keep,
-    /// None is.
+    /// All are dropped.
     Drop,
     /// Each block is kept or dropped, by this seed.
     Blocks(u64),
-    /// Each write is kept or dropped as a whole, by this seed: the later without the earlier, too.
+    /// Each write is kept or dropped as a whole, by this seed. A later write may be kept without an earlier one.
     Writes(u64),
-    /// The n-th block that is not durable is kept if bit n is set: every combination there is, where
-    /// there are few. Blocks beyond the 64th are dropped.
+    /// The n-th block that is not durable is kept if bit n is set. So all combinations of a few blocks can be tested.
+    /// Blocks beyond the 64th are dropped.
     Mask(u64),
 }
 
 impl Coin {
-    /// Tosses for one block after the other; told whether the block begins a write.
+    /// Returns the state for one toss after the other. Each toss needs to know if the block begins a write.
     pub(crate) fn toss(self) -> Toss {
         let seed = match self {
             Coin::Blocks(seed) | Coin::Writes(seed) => seed,
@@ -63,21 +63,21 @@ impl Toss {
     }
 }
 
-/// Told the number of a request.
+/// Function that receives the number of a request.
 pub type Watch = Box<dyn Fn(u64)>;
 
-/// Power, shared by the disks of a world.
+/// Power that the disks of a scenario share.
 pub struct Power {
     requests: Cell<u64>,
     cut_at: Cell<Option<u64>>,
     off: Cell<bool>,
     went_off: Event,
-    /// Called at every request that changes something, when it is issued.
+    /// Called for every request that changes data, when it is issued.
     pub watch: RefCell<Option<Watch>>,
 }
 
 impl Power {
-    /// Power that goes off at the request of number `cut_at`.
+    /// Creates power that fails at request number `cut_at`.
     pub fn new(cut_at: Option<u64>) -> Rc<Power> {
         Rc::new(Power {
             requests: Cell::new(0),
@@ -88,28 +88,28 @@ impl Power {
         })
     }
 
-    /// Requests that change something, so far.
+    /// Returns the number of requests so far that change data.
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
 
-    /// True once it is off.
+    /// Returns true after the power has failed.
     pub fn is_off(&self) -> bool {
         self.off.get()
     }
 
-    /// Cuts it now.
+    /// Cuts the power now.
     pub fn cut(&self) {
         self.off.set(true);
         self.went_off.notify_all();
     }
 
-    /// Waits until it goes off.
+    /// Waits until the power fails.
     pub async fn until_off(&self) {
         self.went_off.until(|| self.is_off().then_some(())).await;
     }
 
-    /// Counts a request; with the power off it waits for ever.
+    /// Counts a request. Without power it waits for ever.
     pub(crate) async fn request(&self) {
         if !self.is_off() {
             let n = self.requests.get();

@@ -1,4 +1,4 @@
-//! What a disk does wrong, done.
+//! Execution of a disk's faults.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use forebay_rng::{Rng, mix};
 
 use super::{Disk, Request, Trouble};
 
-/// Writes kept as not durable by a disk that lies; older ones reach the medium by themselves.
+/// Maximum number of volatile writes on a disk that lies. Older writes become durable by themselves.
 const LIES_MAX: usize = 96;
 
 impl Disk {
-    /// True once in `one_in` times, as this disk's plan has it for a request.
+    /// Returns true once in `one_in` times, decided by the disk's plan for a request.
     pub(super) fn chance(&self, id: u64, salt: u64, one_in: u64) -> bool {
         let seed = self.faults.borrow().seed;
         one_in > 0 && mix(seed ^ salt << 56, id).is_multiple_of(one_in)
     }
 
-    /// The error a request ends with, if it fails.
+    /// Returns the error with which a request fails, if it fails.
     pub(super) fn verdict(&self, request: &Request) -> Result<(), DeviceError> {
         const EIO: i32 = 5;
         const ENOSPC: i32 = 28;
@@ -63,7 +63,7 @@ impl Disk {
         });
         if !(asked || out || full || self.chance(*id, 2, rate)) {
             if *op == Op::Discard {
-                // As on a thin disk: what is discarded as a whole can be written elsewhere.
+                // As on a thin disk: the space of wholly discarded pages can be written elsewhere.
                 let whole = range.start.div_ceil(4096)..range.end / 4096;
                 self.fresh.borrow_mut().retain(|page| !whole.contains(page));
             }
@@ -75,12 +75,12 @@ impl Disk {
         Err(DeviceError::io(*op, range.clone(), source))
     }
 
-    /// How long it has been running in this life.
+    /// Returns the time since the start of this incarnation.
     fn age(&self) -> Duration {
         Duration::from_nanos(self.rt.now().as_nanos())
     }
 
-    /// The troubles that a request meets now.
+    /// Returns the timed faults that affect a request now.
     fn troubles(&self, request: &Request) -> impl Iterator<Item = Trouble> {
         let (troubles, now) = (self.faults.borrow().troubles.clone(), self.age());
         troubles
@@ -93,12 +93,12 @@ impl Disk {
             })
     }
 
-    /// How much longer a request takes for the troubles it meets now.
+    /// Returns the additional duration of a request from timed faults.
     pub(super) fn delay(&self, request: &Request) -> Duration {
         self.troubles(request).map(|trouble| trouble.takes).sum()
     }
 
-    /// Where a write really goes.
+    /// Returns the place to which a write really goes.
     pub(super) fn place(&self, request: &Request) -> u64 {
         let n = self.writes_seen.replace(self.writes_seen.get() + 1);
         let at = request.range.start;
@@ -109,13 +109,13 @@ impl Disk {
         self.injected.set(self.injected.get() + 1);
         let len = request.range.end - at;
         let block = u64::from(self.geometry.get().block_size);
-        // Near by, as when a head settles on the wrong track.
+        // A near place, as when a head settles on a wrong track.
         let by = (1 + mix(faults.seed, n) % 64) * block;
         let up = at + len + by <= self.geometry.get().len;
         if up { at + by } else { at.saturating_sub(by) }
     }
 
-    /// Says that all is durable, and lets only the oldest be.
+    /// Reports all writes as durable, and makes only the oldest durable.
     pub(super) fn lie(&self) {
         self.lied.set(true);
         self.injected.set(self.injected.get() + 1);
@@ -136,7 +136,7 @@ impl Disk {
         let pages: Vec<u64> = self.stable.borrow().written().collect();
         for _ in 0..rot.places {
             let at = match rng.below(4) {
-                // The superblocks and the newest records are few among many pages.
+                // Favours the superblocks and the newest records, since they are few among many pages.
                 0 if !pages.is_empty() => pages[0],
                 _ if !pages.is_empty() => rng.pick(&pages),
                 _ => return,
@@ -147,7 +147,7 @@ impl Disk {
         }
     }
 
-    /// Changes what is stored, as rot does.
+    /// Changes stored data, like rot.
     pub fn rot(&self, at: u64, change: impl Fn(u8) -> u8) {
         self.injected.set(self.injected.get() + 1);
         for image in [&self.current, &self.stable] {

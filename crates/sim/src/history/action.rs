@@ -1,4 +1,4 @@
-//! What is asked of a volume, and the asking.
+//! Requests to a volume, and their execution.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use futures_util::future::join_all;
 use super::{Shared, What};
 use crate::stamp::{SECTOR, stamp_into};
 
-/// What a script asks of a volume.
+/// A request of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A write, with FUA or without.
+    /// A write, with or without FUA.
     Write {
-        /// The bytes.
+        /// Range in bytes.
         range: Range<u64>,
-        /// Durable at completion.
+        /// True if the write is durable at completion.
         fua: bool,
     },
-    /// Writes of the same stamp, all at once, in any order.
+    /// Concurrent writes of the same stamp, in any order.
     Batch(Vec<Range<u64>>),
     /// Write-zeroes.
     Zero(Range<u64>),
     /// Discard.
     Discard(Range<u64>),
-    /// A read, compared with what it may give.
+    /// A read, compared with its permitted results.
     Read(Range<u64>),
     /// Flush.
     Flush,
-    /// Nothing for a while.
+    /// A pause.
     Pause(Duration),
 }
 
 impl Action {
-    /// The range it changes, if it is one.
+    /// Returns the range that the action changes, if any.
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
             Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) => {
@@ -73,10 +73,10 @@ impl std::fmt::Display for Action {
     }
 }
 
-/// Does what the action says and notes it in the history. A read is not looked at.
+/// Executes the action and adds it to the history. Does not check reads.
 ///
 /// # Errors
-/// The volume's.
+/// If the volume fails.
 pub async fn perform(
     volume: &dyn Device,
     rt: &Rt,
@@ -139,7 +139,7 @@ pub async fn perform(
     Ok(())
 }
 
-/// What zeroing a range is to do with its room: the one in half of all places, the other elsewhere.
+/// Returns the treatment of a zeroed range's space: one variant for half of all places, the other elsewhere.
 pub(crate) fn room_for(range: &Range<u64>) -> Room {
     match range.start / 512 % 2 {
         0 => Room::Release,
@@ -147,7 +147,7 @@ pub(crate) fn room_for(range: &Range<u64>) -> Room {
     }
 }
 
-/// A range inside `region`, mostly short, at most `most` bytes, often in whole lines.
+/// Returns a range inside `region`, usually short, at most `most` bytes, often in whole 4 KiB blocks.
 pub fn extent(rng: &Rng, region: &Range<u64>, most: u64) -> Range<u64> {
     let sectors = most / 512;
     let len = 512 * (1 + rng.below(1 + rng.below(sectors)).min(sectors - 1));
@@ -162,7 +162,7 @@ pub fn extent(rng: &Rng, region: &Range<u64>, most: u64) -> Range<u64> {
     at..at + len
 }
 
-/// A random action inside `region`.
+/// Returns a random action inside `region`.
 pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> Action {
     match rng.below(24) {
         0 => Action::Discard(extent(rng, region, most)),

@@ -1,4 +1,4 @@
-//! A plan to be read.
+//! Readable form of a plan.
 
 use std::fmt::{Display, Formatter};
 
@@ -7,7 +7,7 @@ use crate::disk::Faults;
 use crate::role::Role;
 
 impl<S: Settings> Plan<S> {
-    /// The volume and its clock.
+    /// Writes the volume and its clock.
     fn show_volume(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let (seed, kind) = (self.seed, self.volume.kind());
         let (block, len) = (self.block, self.len);
@@ -25,7 +25,7 @@ impl<S: Settings> Plan<S> {
         writeln!(f)
     }
 
-    /// The lanes of a life that do something.
+    /// Writes the scripts of writers with actions in an incarnation.
     fn show_lanes(&self, life: &Life<S::Role>, f: &mut Formatter<'_>) -> std::fmt::Result {
         let lanes = life.scripts.iter().enumerate();
         for (lane, script) in lanes.filter(|(_, script)| !script.actions.is_empty()) {
@@ -66,7 +66,7 @@ impl<S: Settings> Display for Plan<S> {
     }
 }
 
-/// Blocks other than those the volume was made for, and what is wrong with which disk.
+/// Writes the block sizes that differ from the volume's, and the faults of each disk.
 fn show_disks<R: Role>(life: &Life<R>, block: u32, f: &mut Formatter<'_>) -> std::fmt::Result {
     if life.disks.iter().any(|(_, disk)| disk.block != block) {
         for (n, (role, disk)) in life.disks.iter().enumerate() {
@@ -85,7 +85,7 @@ fn show_disks<R: Role>(life: &Life<R>, block: u32, f: &mut Formatter<'_>) -> std
     Ok(())
 }
 
-/// What is wrong with a disk, in a few words each.
+/// Returns the faults of a disk, in a few words each.
 fn wrong(faults: &Faults) -> Vec<String> {
     let rates = [
         ("read", faults.reads_fail),

@@ -1,62 +1,62 @@
-//! Recorded traces: what systems asked of their disks, in the formats of those who recorded them.
+//! Recorded traces of disk requests, in the formats of their recorders.
 //!
-//! Text and binary, read only. The page that describes them is docs/format/traces.md.
+//! Text and binary, read only. docs/format/traces.md describes the formats.
 
 use std::time::Duration;
 
-/// Bytes in a sector, as traces are given out.
+/// Bytes in a sector of the returned traces.
 const SECTOR: u64 = 512;
 
 /// Bytes in a record of VMware's traces.
 pub const VSCSI_RECORD: usize = 32;
-/// Its command for a write, and that for a read.
+/// Command code of a write in VMware's traces.
 pub const VSCSI_WRITE: u64 = 0x2a;
-/// See [`VSCSI_WRITE`].
+/// Command code of a read in VMware's traces.
 pub const VSCSI_READ: u64 = 0x28;
 
 /// Bytes in a record of HP's traces.
 pub const SRT_RECORD: usize = 56;
-/// Bytes in the sectors that HP's traces count in.
+/// Bytes in a sector of HP's traces.
 pub const SRT_SECTOR: u64 = 256;
-/// What ends the text before the first record of HP's traces.
+/// End of the text before the first record of HP's traces.
 const SRT_TEXT_END: &[u8] = b"};\n\x0c";
 
-/// How a trace of requests is written.
+/// Format of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// Text: `time_ns device sector sectors op`, op 0 a write.
     Oltp,
     /// Text, DiskSim's: `time_ms device sector sectors flags`, an even flag a write.
     DiskSim,
-    /// Binary, VMware's.
+    /// VMware's binary format.
     Vscsi,
-    /// Binary, HP's.
+    /// HP's binary format.
     Srt,
 }
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traced {
-    /// When, since the trace began.
+    /// Time since the start of the trace.
     pub at: Duration,
     /// True for a write, false for a read.
     pub write: bool,
-    /// The first sector.
+    /// First sector.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
 }
 
-/// Why bytes are not a trace.
+/// Error: the bytes are not a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {record} is not one of a trace in this format")]
 pub struct NotATrace {
-    /// Which, counted from 0.
+    /// Number of the bad record, counted from 0.
     pub record: usize,
 }
 
 impl Format {
-    /// The format that a file's name tells of.
+    /// Returns the format that a file name indicates.
     pub fn of_name(name: &str) -> Option<Format> {
         match name.rsplit('.').next()? {
             "ascii" => Some(Format::Oltp),
@@ -67,10 +67,10 @@ impl Format {
         }
     }
 
-    /// Reads a trace; at most `most` requests of it.
+    /// Reads at most `most` requests of a trace.
     ///
     /// # Errors
-    /// If a record is not of this format.
+    /// If a record does not have this format.
     pub fn read(self, bytes: &[u8], most: usize) -> Result<Vec<Traced>, NotATrace> {
         match self {
             Format::Vscsi => all(bytes.chunks(VSCSI_RECORD).map(vscsi), most),
@@ -109,7 +109,7 @@ impl Format {
     }
 }
 
-/// The first records, if all of them are records.
+/// Returns the first records, if all of them are valid.
 fn all(
     records: impl Iterator<Item = Option<Traced>>,
     most: usize,
@@ -137,7 +137,7 @@ fn vscsi(record: &[u8]) -> Option<Traced> {
     })
 }
 
-/// What follows the text at the head of one of HP's traces.
+/// Returns the records after the text at the start of HP's traces.
 fn srt_records(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes
         .windows(SRT_TEXT_END.len())
@@ -153,7 +153,7 @@ fn srt(record: &[u8]) -> Option<Traced> {
     if word(0)? as usize != SRT_RECORD {
         return None;
     }
-    // The last word is only looked at so that a record cut short is none.
+    // The last word is read only to detect truncated records.
     word(SRT_RECORD / 4 - 1)?;
     let (at, len) = (u64::from(word(7)?) * SRT_SECTOR, u64::from(word(6)?));
     let micros = Duration::from_micros(word(3)?.into());
@@ -165,64 +165,64 @@ fn srt(record: &[u8]) -> Option<Traced> {
     })
 }
 
-/// A request that was measured on a real drive.
+/// A request measured on a real drive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measured {
     /// True for a write, false for a read.
     pub write: bool,
-    /// The first block.
+    /// First block.
     pub first: u64,
-    /// How many, at least one.
+    /// Number of blocks, at least one.
     pub blocks: u32,
-    /// From issue to completion, in microseconds.
+    /// Time from issue to completion, in microseconds.
     pub service_us: f64,
-    /// Idle time before it or after it, in microseconds: that depends on the drive.
+    /// Idle time before or after the request, in microseconds. The meaning depends on the drive.
     pub gap_us: f64,
 }
 
-/// Why text is not a measured trace.
+/// Reason why a text is not a measured trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotMeasured {
-    /// There are no requests.
+    /// The text has no requests.
     #[error("it has no requests")]
     Empty,
-    /// A line, counted from 1, is not a request.
+    /// A line is not a request.
     #[error("line {line}")]
     Line {
-        /// Which.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// Why not.
+        /// Reason why the line is not a request.
         source: NotARequest,
     },
 }
 
-/// Why a line is not a measured request.
+/// Reason why a line is not a measured request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotARequest {
-    /// It has so many words.
+    /// The line has this number of words.
     #[error("{0} words where there should be 6")]
     Words(usize),
-    /// What it asks for.
+    /// The operation is invalid.
     #[error("{0:?} is neither R nor W")]
     Op(String),
-    /// Where it begins.
+    /// The first block is invalid.
     #[error("{0:?} is not a block's number")]
     First(String),
-    /// How long it is.
+    /// The number of blocks is invalid.
     #[error("{0:?} is not a number of blocks")]
     Blocks(String),
-    /// It has no length.
+    /// The number of blocks is 0.
     #[error("a request for no blocks")]
     NoBlocks,
-    /// How long it took.
+    /// The duration is invalid.
     #[error("{0:?} is not a time")]
     Time(String),
 }
 
-/// Reads a trace that was measured on a real drive.
+/// Reads a trace measured on a real drive.
 ///
 /// # Errors
-/// If a line is not a request, or there is none.
+/// If a line is not a request, or the text has no requests.
 pub fn read_measured(text: &str) -> Result<Vec<Measured>, NotMeasured> {
     let lines = text.lines().zip(1..);
     let lines = lines.filter(|(text, _)| !text.trim().is_empty());
@@ -261,7 +261,7 @@ fn request(line: &str) -> Result<Measured, NotARequest> {
 
 fn microseconds(word: &str) -> Result<f64, NotARequest> {
     let time = word.parse().ok();
-    // NaN and what is not finite are in no range.
+    // NaN and infinite values are in no range.
     let time = time.filter(|us| (0.0..1e12).contains(us));
     time.ok_or_else(|| NotARequest::Time(word.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Recorded traces: what systems asked of their disks, and how long real drives took.
+//! Recorded traces: disk requests of real systems, and durations on real drives.
 
 mod format;
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! The pattern of a journaling filesystem, and what such a filesystem would call a corruption.
+//! The request pattern of a journaling filesystem, and a check for corruption as such a filesystem defines it.
 //!
-//! A transaction writes file data, flushes, writes its commit record with FUA, and later writes the
-//! metadata in place (the checkpoint). A commit record that is there says that the data is there. So
-//! after a crash: whatever commit record is found, everything its transaction wrote before, and all
-//! that earlier transactions wrote, must be found as well, or something newer.
+//! A transaction writes file data, flushes, writes its commit record with FUA, and later writes the metadata in place
+//! (the checkpoint). A commit record implies that the data exists. So after a crash, for each commit record found, all
+//! writes of its transaction before it and all writes of earlier transactions must be found, or newer data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,14 +14,14 @@ use crate::history::Action;
 use crate::lanes::Lanes;
 use crate::stamp::{Content, SECTOR, read_sector};
 
-/// What a commit record promises. Actions are counted from 0 in the script.
+/// Requirements of a commit record. Actions are counted from 0 in the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The action that writes the commit record.
     pub commit: usize,
-    /// Its sector.
+    /// Sector of the commit record.
     pub sector: u64,
-    /// Sectors, and the action that put there what must at least be there.
+    /// Sectors, and the action that wrote the oldest permitted data of each.
     pub needs: Vec<(u64, usize)>,
 }
 
@@ -30,12 +29,12 @@ fn sectors(range: &Range<u64>) -> Range<u64> {
     range.start / SECTOR as u64..range.end / SECTOR as u64
 }
 
-/// A script of about `len` actions; a region too small for a journal gives none.
+/// Returns a script of about `len` actions. `None` if the region is too small for a journal.
 pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
     let unit = bounds.block.max(SECTOR as u64 * 4);
     let start = bounds.region.start.next_multiple_of(bounds.block);
     let room = bounds.region.end.checked_sub(start)?;
-    // An eighth is the journal, an eighth metadata, the rest file data.
+    // One eighth is the journal, another eighth metadata, and the rest file data.
     let journal = start..start + room / 8 / unit * unit;
     let metadata = journal.end..journal.end + room / 8 / unit * unit;
     let files = metadata.end..bounds.region.end / bounds.block * bounds.block;
@@ -85,10 +84,10 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
     Some(script)
 }
 
-/// Looks at what a lane's filesystem finds after a crash, in this life.
+/// Checks the content that a writer's filesystem finds after a crash in this incarnation.
 ///
 /// # Errors
-/// If a commit record is there and something it vouches for is not.
+/// If a commit record exists and data that it requires is missing.
 pub fn check(lanes: &Lanes, lane: usize, script: &Script, seen: &[u8]) -> Result<(), String> {
     if script.rules.is_empty() {
         return Ok(());
@@ -98,7 +97,7 @@ pub fn check(lanes: &Lanes, lane: usize, script: &Script, seen: &[u8]) -> Result
         Content::Stamp { id, sector: of } if of == sector => history.step_of(id),
         _ => None,
     };
-    // Steps count the actions that change something.
+    // Steps count the actions that change data.
     let mut steps = 0;
     let mut step_of = Vec::with_capacity(script.actions.len());
     for action in &script.actions {

@@ -1,4 +1,4 @@
-//! Block mixes: writes of all sizes, overlapping anyhow, with flushes, zeroes, discards and pauses.
+//! Mixed block workloads: overlapping writes of all sizes, with flushes, zeroes, discards and pauses.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Bounds, Script};
 
 use crate::history::{Action, extent};
 
-/// The character of a mix: everything out of 100 but as said.
+/// Parameters of a mix. All values are out of 100, unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     flushes: u64,
@@ -18,13 +18,13 @@ struct Mix {
     zeroes: u64,
     discards: u64,
     pauses: u64,
-    /// Pauses that are long enough for destaging to begin, out of 100 pauses.
+    /// Pauses long enough for destaging, out of 100 pauses.
     long_pauses: u64,
-    /// The longest write, in bytes.
+    /// Maximum length of a write, in bytes.
     most: u64,
-    /// Writes that go to a small hot place.
+    /// Writes to a small hot place.
     hot: u64,
-    /// Writes that go on where the last ended.
+    /// Writes that begin at the end of the last one.
     runs: u64,
 }
 
@@ -46,11 +46,11 @@ impl Mix {
     }
 }
 
-/// A script of `len` actions.
+/// Returns a script of `len` actions.
 pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
     let mix = Mix::random(rng);
     let room = bounds.region.end - bounds.region.start;
-    // Now and then one that is longer than a record, a segment, or an atomic write.
+    // Some writes are longer than a record, a segment, or an atomic write.
     let huge = rng
         .one_in(4)
         .then(|| rng.pick(&[128 << 10, 300 << 10, (1 << 20) + 4096]));
@@ -71,7 +71,7 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
     }
 }
 
-/// A script that fills a small log: large writes, hardly a pause.
+/// Returns a script that fills a small log: large writes with few pauses.
 pub fn flood(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
     let mix = Mix {
         flushes: rng.below(8),

@@ -1,4 +1,4 @@
-//! What is asked of a volume: scripts, made from a seed.
+//! Workloads of a volume: scripts made from a seed.
 
 pub mod journal;
 pub mod mix;
@@ -8,28 +8,28 @@ use std::ops::Range;
 
 use crate::history::Action;
 
-/// What one lane does in one life.
+/// Requests of one writer in one incarnation.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// In this order, each when the one before is done.
+    /// Actions in this order. Each one starts when the one before is done.
     pub actions: Vec<Action>,
-    /// What a reader of its own data structures could tell to be broken.
+    /// Conditions that a reader of its own data structures can check.
     pub rules: Vec<journal::Rule>,
 }
 
-/// The limits a script keeps.
+/// Limits of a script.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The lane's region, in bytes.
+    /// Region of the writer, in bytes.
     pub region: Range<u64>,
-    /// The volume's length, in bytes: reads go anywhere.
+    /// Length of the volume, in bytes. Reads may go anywhere.
     pub volume: u64,
-    /// Everything is in multiples of this.
+    /// Unit of all ranges, in bytes.
     pub block: u64,
 }
 
 impl Bounds {
-    /// The blocks around a range, inside the region.
+    /// Returns the blocks around a range, inside the region.
     pub fn align(&self, range: Range<u64>) -> Range<u64> {
         let end = range.end.next_multiple_of(self.block).min(self.region.end);
         let start = range.start / self.block * self.block;

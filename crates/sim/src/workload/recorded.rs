@@ -1,5 +1,5 @@
-//! Recorded traces as workloads: what real systems asked of their disks, in their order and with
-//! their pauses, folded into a small volume.
+//! Recorded traces as workloads: disk requests of real systems, in their order and with their pauses, folded into a
+//! small volume.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::history::Action;
 use crate::trace::Traced;
 
 const SECTOR: u64 = 512;
-/// Pauses are cut to this: long enough for anything that waits for idleness.
+/// Maximum pause: long enough for any work that waits for idle time.
 const PAUSE_MAX: Duration = Duration::from_millis(1500);
-/// Requests are cut to this, in bytes.
+/// Maximum length of requests, in bytes.
 const LEN_MAX: u64 = 256 << 10;
 
-/// A script of `len` requests of a trace from somewhere in it. Traces do not tell of flushes; one
-/// comes after one in so many writes.
+/// Returns a script of `len` requests from a random place in a trace. Traces contain no flushes, so the script adds a
+/// flush once in a random number of writes.
 pub fn script(rng: &Rng, bounds: &Bounds, trace: &[Traced], len: usize) -> Script {
     let mut script = Script::default();
     if trace.is_empty() {

@@ -1,4 +1,4 @@
-//! What all parts of a world share, and who sees what its disks are asked.
+//! Shared state of a scenario, and the observer of its disks.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,21 +17,21 @@ use crate::subject::{Asked, Bounds, Subject, Watcher};
 use crate::tape::Tape;
 use crate::violation::Violation;
 
-/// More requests to its disks than this no world has that ends.
+/// Maximum number of requests to the disks. A scenario with more requests never ends.
 const CIRCLES: u64 = 5_000_000;
 
-/// What a volume holds, its sectors that cannot be read, and the steps each lane may be after.
+/// Content of a volume, its unreadable sectors, and the possible steps of each writer.
 type Seen = (Vec<u8>, Vec<u64>, Vec<Vec<usize>>);
 
-/// What a life leaves.
+/// State that an incarnation leaves.
 pub(crate) struct Left<R> {
-    /// What the next one finds on the disks.
+    /// Content of the disks for the next incarnation.
     pub(crate) medium: Medium<R>,
-    /// The disks, if their power stayed on.
+    /// State of the disks, if their power stayed on.
     pub(crate) running: Option<Each<R, Running>>,
 }
 
-/// What all parts of a world share.
+/// Shared state of a scenario.
 pub(crate) struct Ctx<S: Subject> {
     pub(crate) plan: Plan<S>,
     pub(crate) tape: Tape,
@@ -42,31 +42,32 @@ pub(crate) struct Ctx<S: Subject> {
     limits: Limits,
     given_up: Cell<bool>,
     requests: Cell<u64>,
-    /// How many actions each lane of this life has begun.
+    /// Number of actions that each writer of this incarnation has begun.
     pub(crate) begun: RefCell<Vec<usize>>,
-    /// What a cut leaves is looked at.
+    /// True while the effect of a cut is being checked.
     pub(crate) looking: Cell<bool>,
-    /// The power of the life that runs now.
+    /// Power of the current incarnation.
     pub(crate) power: RefCell<Option<Rc<Power>>>,
     pub(crate) attached: Cell<bool>,
-    /// What has happened to the volume in this life.
+    /// Events of the volume in this incarnation.
     pub(crate) known: Cell<S::Known>,
-    /// Everything was flushed, and the volume was idle until the power went ([`crate::plan::After::Idle`]).
+    /// True if everything was flushed and the volume was idle until the power cut ([`crate::plan::After::Idle`]).
     pub(crate) idle: Cell<bool>,
-    /// A disk has not kept its word.
+    /// True if a disk returned or stored wrong data.
     pub(crate) harmed: Cell<bool>,
-    /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
-    /// has been attached again, and what was read then stays.
+    /// State after an incarnation whose disks continue, with the possible steps. It becomes valid when the volume is
+    /// attached again; data read from then on must stay.
     pub(crate) left: RefCell<Option<Seen>>,
-    /// A flush or a write with FUA failed since the lanes began: a disk may have lost what was in its cache.
+    /// True if a flush or a write with FUA failed since the writers began: a disk may have lost the content of its
+    /// cache.
     flush_failed: Cell<bool>,
-    /// What the users of this life asked and was done.
+    /// Completed requests of the clients of this incarnation.
     pub(crate) asked: Cell<Asked>,
-    /// Bytes that batches of writes ask, in the life that runs now.
+    /// Bytes of batches of writes in the current incarnation.
     pub(crate) batches: Cell<Batches>,
-    /// The life that runs now.
+    /// Number of the current incarnation.
     pub(crate) life: Cell<usize>,
-    /// Recoveries of this world.
+    /// Recoveries of this scenario.
     pub(crate) memory: RefCell<Memory<S>>,
 }
 
@@ -110,7 +111,7 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    /// What came of it.
+    /// Returns the result of the scenario.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome {
             digest: self.tape.digest(),
@@ -128,7 +129,7 @@ impl<S: Subject> Ctx<S> {
         self.tally.set(tally);
     }
 
-    /// Notes the first violation, and ends the life.
+    /// Records the first violation, and ends the incarnation.
     pub(crate) fn violated(&self, violation: Violation) {
         let mut first = self.violation.borrow_mut();
         if first.is_some() {
@@ -151,7 +152,7 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    /// A disk is asked for something: gives the world up if it is at its limits.
+    /// Counts a request to a disk, and abandons the scenario at its limits.
     fn spend_request(&self) {
         let requests = self.requests.get() + 1;
         self.requests.set(requests);
@@ -171,12 +172,12 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    /// True if a disk has not kept its word, or may not have.
+    /// Returns true if a disk returned or stored wrong data, or may have.
     pub(crate) fn is_harmed(&self) -> bool {
         self.harmed.get() || self.plan.volume.is_dishonest()
     }
 
-    /// The volume is attached: what the life before left counts from now on.
+    /// Notes that the volume is attached: the state after the previous incarnation becomes valid.
     pub(crate) fn settle(&self) {
         if let Some((seen, lost, after)) = self.left.take() {
             self.lanes.borrow_mut().rebase(seen, &lost, &after);
@@ -184,7 +185,7 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    /// What must be there after a crash in which the disks go on, if `running`.
+    /// Returns the requests that must survive a crash. The disks continue if `running`.
     pub(crate) fn kept(&self, running: bool) -> Kept {
         let lost = self.flush_failed.get() || !self.plan.volume.outlives_the_process();
         match running && !lost {
@@ -193,18 +194,18 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    /// How long anything may take.
+    /// Returns the maximum durations.
     pub(crate) fn bounds(&self) -> Bounds {
         self.plan.volume.bounds()
     }
 
-    /// Bytes in a block of each disk, in the life that runs now.
+    /// Returns the block size of each disk in the current incarnation, in bytes.
     pub(crate) fn blocks(&self) -> Each<S::Role, u32> {
         let life = &self.plan.lives[self.life.get()];
         life.disks.map(|_, disk| disk.block)
     }
 
-    /// True if nothing more is to happen: something must not be, or the world was given up.
+    /// Returns true if the scenario must end: a violation was found, or the scenario was abandoned.
     pub(crate) fn is_over(&self) -> bool {
         self.violation.borrow().is_some() || self.given_up.get()
     }
@@ -216,7 +217,7 @@ impl<S: Subject> Ctx<S> {
     }
 }
 
-/// Sees what a disk of a life is asked: for the tape and for the checkers.
+/// Observer of a disk's requests in an incarnation, for the tape and the checkers.
 pub(crate) struct Watching<S: Subject> {
     pub(crate) ctx: Rc<Ctx<S>>,
     pub(crate) role: S::Role,

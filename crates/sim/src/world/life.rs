@@ -1,4 +1,4 @@
-//! One life: from an attach to a power cut, or to a stop.
+//! An incarnation: from an attach to a power cut or a stop.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -23,10 +23,10 @@ use crate::role::Each;
 use crate::subject::{Attach, Subject};
 use crate::violation::Violation;
 
-/// How often it is looked whether somebody waits for ever, and at the volume itself.
+/// Interval of checks for endless waits, and for the state of the volume.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Lives a life, on disks that may have been running.
+/// Runs an incarnation, on disks that may have been running before.
 pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>) -> Left<S::Role> {
     let Left { medium, running } = before;
     let life = &ctx.plan.lives[n];
@@ -53,7 +53,7 @@ pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>
     if ctx.attached.get() && !ctx.harmed.get() {
         ctx.check(S::check_lived(&medium, &left.medium));
     }
-    // These hold the disks and are held by them.
+    // These references form cycles with the disks.
     machine.power.watch.replace(None);
     for (_, disk) in machine.disks.iter() {
         disk.observer.replace(None);
@@ -62,7 +62,7 @@ pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>
     left
 }
 
-/// The volume is attached and serves its users, until it is stopped or the power goes.
+/// Runs the attached volume with its clients, until it is stopped or the power is cut.
 fn in_service<S: Subject>(
     ctx: &Rc<Ctx<S>>,
     n: usize,
@@ -141,10 +141,10 @@ fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<
     look_on(ctx, life, machine);
 }
 
-/// The disks of a life.
+/// Disks of an incarnation.
 type Disks<S> = Each<<S as Settings>::Role, Rc<Disk>>;
 
-/// Has requests looked at as if the power went there.
+/// Installs the checks for power cuts at requests.
 fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<S::Role>) {
     let (shared, disks) = (Rc::clone(ctx), machine.disks.clone());
     let (seed, looks) = (mix(life.seed, 5), life.looks);
@@ -177,7 +177,7 @@ fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine
     machine.power.watch.replace(Some(Box::new(watch)));
 }
 
-/// What is looked at when a request is issued.
+/// A check at the issue of a request.
 struct Look<'a, S: Subject> {
     ctx: &'a Ctx<S>,
     disks: &'a Disks<S>,
@@ -186,7 +186,7 @@ struct Look<'a, S: Subject> {
 }
 
 impl<S: Subject> Look<'_, S> {
-    /// Looks at what a cut would leave, if each disk's blocks are kept by its coin.
+    /// Checks the state after a cut, with the coin of each disk for its blocks.
     fn at_cut(&self, coins: &Each<S::Role, Coin>, all_recoveries: bool) {
         let (ctx, request) = (self.ctx, self.request);
         let medium = self.disks.map(|role, disk| disk.cut(coins[role]));
@@ -195,7 +195,7 @@ impl<S: Subject> Look<'_, S> {
         self.at(&medium, Kept::Durable, all_recoveries);
     }
 
-    /// Looks at what a process that dies would leave, if of writes under way these come to the disks.
+    /// Checks the state after the death of the process, with the coin for writes in flight.
     fn at_kill(&self, coin: Coin) {
         let (ctx, request) = (self.ctx, self.request);
         let medium = self.disks.map(|_, disk| disk.running(coin).current);
@@ -210,7 +210,7 @@ impl<S: Subject> Look<'_, S> {
         self.ctx.looking.set(false);
     }
 
-    /// Looks at every combination of what is kept, if they are few, and at several others.
+    /// Checks every combination of kept blocks, if they are few, and several random ones.
     fn at_each(&self, combinations: u64, recoveries: u64) {
         let at_stake = self.disks.map(|_, disk| disk.blocks_at_stake());
         let all: u64 = at_stake.iter().map(|(_, blocks)| blocks).sum();
@@ -243,7 +243,7 @@ impl<S: Subject> Look<'_, S> {
     }
 }
 
-/// The volume could not be attached.
+/// Handles a failed attach.
 fn refused<S: Subject>(ctx: &Ctx<S>, error: &S::Refusal) {
     ctx.tape.head(|| format!("not attached: {error}"));
     ctx.tape.note(3);
@@ -321,8 +321,7 @@ async fn serve<S: Subject>(
     }
 }
 
-/// Somebody looks now and then whether there is something that cannot be read, and once says to give
-/// it up.
+/// Acts as an administrator that searches for unreadable data from time to time, and declares it lost once.
 async fn giving_up<S: Subject>(
     ctx: &Ctx<S>,
     rt: &Rt,

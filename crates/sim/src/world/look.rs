@@ -1,4 +1,4 @@
-//! What the disks hold after a cut: taken up on healthy disks, read whole, and judged.
+//! Content of the disks after a cut: recovered on healthy disks, read completely, and judged.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::subject::{Attach, Exchanged, Refused, Subject};
 use crate::violation::Violation;
 use crate::workload::journal;
 
-/// The most that is read at once, in bytes.
+/// Maximum length of a read, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// What a volume holds after a cut, and after which steps.
+/// Content of a volume after a cut, with the possible steps.
 pub(crate) struct Found<S: Subject> {
     read: Rc<Read>,
-    /// The disks at each request of the recovery.
+    /// State of the disks at each request of the recovery.
     taken: Option<Rc<Taken<S>>>,
     after: Vec<Vec<usize>>,
-    /// It goes on only if it is made anew.
+    /// True if the volume continues only if it is made anew.
     ended: bool,
 }
 
@@ -69,8 +69,7 @@ async fn read_whole(volume: impl Device) -> Read {
     Read::of(seen, unreadable)
 }
 
-/// Recovers the volume on healthy disks and reads all of it. The same disks give the same, so that is
-/// remembered.
+/// Recovers the volume on healthy disks and reads all of it. The result depends only on the disks, so it is cached.
 fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> Rc<Taken<S>> {
     ctx.count(|tally| tally.cycles += 1);
     let life = ctx.life.get();
@@ -107,7 +106,7 @@ fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> R
     taken
 }
 
-/// What is promised of the volume as things are.
+/// Returns the guarantee of the volume in the current situation.
 fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
     match ctx.harmed.get() {
         true => Promise::Known,
@@ -122,7 +121,7 @@ fn judge<S: Subject>(
     ended: bool,
 ) -> Option<Found<S>> {
     let lanes = ctx.lanes.borrow();
-    // What could not be read for a while is not lost, nor what could not be written home.
+    // Temporarily unreadable data is not lost, and neither is data that could not be destaged.
     let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
     if promise != Promise::Known
         && let Some(sector) = read.unreadable.iter().find(kept_back)
@@ -136,7 +135,7 @@ fn judge<S: Subject>(
     judge_readable(ctx, read, (promise, kept), ended)
 }
 
-/// Judges the sectors that can be read.
+/// Judges the readable sectors.
 fn judge_readable<S: Subject>(
     ctx: &Ctx<S>,
     read: &Rc<Read>,
@@ -184,8 +183,8 @@ fn judge_readable<S: Subject>(
     }
 }
 
-/// Of the sectors that a refusal names as lost, those that nothing was written to since. None: nobody
-/// gave anything up, and no disk broke its word.
+/// Returns the lost sectors of a refusal that were not written since. `None` if no data was declared lost and no disk
+/// returned wrong data.
 fn lost_for_a_reason<S: Subject>(
     ctx: &Ctx<S>,
     lost: Option<Vec<u64>>,
@@ -208,7 +207,7 @@ fn lost_for_a_reason<S: Subject>(
     Some(lost)
 }
 
-/// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
+/// Recovers the disks and judges the content. `None` after a violation, or after a permitted refusal.
 fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found<S>> {
     let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
     let taken = take_up(ctx, medium, Attach::Look);
@@ -245,8 +244,8 @@ fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Opti
     }
 }
 
-/// Looks at what a cut would leave, and now and then at what a cut in its recovery would; or at what
-/// a cut at any request of it would, and at any of the recovery after that.
+/// Checks the state after a cut. Sometimes also checks a cut in the recovery. With `all_recoveries`, checks a cut at
+/// each request of the recovery, and at each request of the recovery after that.
 pub(crate) fn look<S: Subject>(
     ctx: &Ctx<S>,
     medium: &Medium<S::Role>,
@@ -283,7 +282,7 @@ fn coin(rng: &Rng) -> Coin {
     }
 }
 
-/// A recovery is cut somewhere, and perhaps the next, and the next.
+/// Cuts a recovery at some request, and perhaps the next one, and the next.
 fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, taken: &Rc<Taken<S>>, rng: &Rng, read: &Read) {
     let mut left = Rc::clone(taken);
     for _ in 0..3 {
@@ -297,8 +296,8 @@ fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, taken: &Rc<Taken<S>>, rng: &Rng, r
     }
 }
 
-/// A recovery is cut at one of its requests; the next finds the same. Returns the next; none if the
-/// recovery has fewer requests.
+/// Cuts a recovery at one of its requests, and checks that the next one finds the same content. Returns the next
+/// recovery. `None` if the recovery has fewer requests.
 fn cut_in_recovery<S: Subject>(
     ctx: &Ctx<S>,
     taken: &Taken<S>,
@@ -334,7 +333,7 @@ fn cut_in_recovery<S: Subject>(
 }
 
 fn check_structures<S: Subject>(ctx: &Ctx<S>, seen: &[u8]) {
-    // Until it is attached, what is found is of the life before.
+    // Until the volume is attached, the content belongs to the previous incarnation.
     if ctx.plan.volume.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
     }
@@ -346,7 +345,7 @@ fn check_structures<S: Subject>(ctx: &Ctx<S>, seen: &[u8]) {
     }
 }
 
-/// Judges what a life left, and makes it the beginning of the next. None if there is no next.
+/// Judges the state after an incarnation, and makes it the start of the next one. `None` if the scenario ends here.
 pub(crate) fn go_on<S: Subject>(
     ctx: &Ctx<S>,
     life: usize,
@@ -383,7 +382,7 @@ pub(crate) fn go_on<S: Subject>(
     Some(Left { medium, running })
 }
 
-/// Tries disks of which one is not what it was.
+/// Tests disks of which one was exchanged.
 pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Role>) {
     let machine = healthy(ctx, &exchanged.medium, None);
     let attach = ctx.plan.volume.attach(&machine, Attach::Look);
@@ -400,7 +399,7 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
     judge(ctx, &read, promise, true);
 }
 
-/// Tries disks on which something has rotted that was durable: an error is in order, older data is not.
+/// Tests disks on which durable data has rotted: errors are permitted, older data is not.
 pub(crate) fn at_rotten<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) {
     let Some(rotten) = S::rotten(&ctx.plan, medium) else {
         return;

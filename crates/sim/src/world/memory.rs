@@ -1,4 +1,4 @@
-//! Recoveries of the last media that were looked at: many cuts leave the same on the disks.
+//! Cache of recent recoveries: many cuts leave the same content on the disks.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use crate::machine::Medium;
 use crate::role::Each;
 use crate::subject::{Attach, Subject};
 
-/// Recoveries that are remembered: many cuts leave the same on the disks.
+/// Maximum number of cached recoveries.
 const REMEMBERED: usize = 8;
 
-/// The volume as it reads, and its sectors that cannot be read.
+/// Content of the volume, and its unreadable sectors.
 #[derive(PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) seen: Vec<u8>,
@@ -31,16 +31,16 @@ impl Read {
     }
 }
 
-/// A recovery on healthy disks: the volume that it found, and the disks at each request that changed them.
+/// A recovery on healthy disks: the content of the volume, and the disks at each request that changed them.
 pub(super) struct Taken<S: Subject> {
     pub(super) read: Result<Rc<Read>, S::Refusal>,
     pub(super) forks: Vec<Each<S::Role, Fork>>,
 }
 
-/// Recoveries of the last media that were looked at.
+/// Recent recoveries.
 pub(crate) struct Memory<S: Subject>(VecDeque<Known<S>>);
 
-/// A medium, and its recovery.
+/// Content of the disks, and its recovery.
 pub(super) struct Known<S: Subject> {
     pub(super) life: usize,
     pub(super) why: Attach,

@@ -1,5 +1,5 @@
-//! A world lived through: lives one after the other, each ended by a power cut or a stop, and at many
-//! moments between a look at what a cut right there would leave.
+//! Execution of a scenario: consecutive incarnations, each ended by a power cut or a stop, with checks of the effect of
+//! a cut at many moments.
 
 mod ctx;
 mod life;
@@ -19,25 +19,25 @@ use crate::violation::Violation;
 
 use ctx::{Ctx, Left};
 
-/// What was done, to be added up.
+/// Work done; values can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Worlds.
+    /// Number of scenarios.
     pub worlds: u64,
-    /// Times that the disks after a power cut were taken up again and looked at.
+    /// Number of recoveries and checks of the disks after a power cut.
     pub cycles: u64,
-    /// Of those, cuts within a recovery.
+    /// Number of these that were cuts in a recovery.
     pub cuts_in_recovery: u64,
-    /// Requests that failed, flushes that lied, bits that rotted, writes that went astray.
+    /// Number of failed requests, flushes that lied, rotted bits, and misplaced writes.
     pub faults: u64,
-    /// Requests to disks.
+    /// Number of requests to disks.
     pub requests: u64,
-    /// Time that passed in the worlds, leaps not counted.
+    /// Virtual time of the scenarios, without leaps.
     pub virtual_time: Duration,
 }
 
 impl Tally {
-    /// Adds another.
+    /// Adds the values of `other`.
     pub fn add(&mut self, other: &Tally) {
         self.worlds += other.worlds;
         self.cycles += other.cycles;
@@ -48,49 +48,49 @@ impl Tally {
     }
 }
 
-/// Where a world is given up, if it has not ended by itself.
+/// Limits at which a scenario is abandoned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// After so many requests to its disks.
+    /// Maximum number of requests to the disks.
     pub requests: Option<u64>,
-    /// At this moment, of the real clock.
+    /// Time of the real clock.
     pub until: Option<Instant>,
 }
 
-/// Where in a world something was seen that must not be.
+/// Moment of a violation in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// In which life, or after it.
+    /// The incarnation in which, or after which, the violation was found.
     pub life: usize,
-    /// How many actions each lane had begun in it.
+    /// Number of actions that each writer had begun in this incarnation.
     pub begun: Vec<usize>,
-    /// It was seen by a look at what a cut would have left, or at what the cut at the end left.
+    /// True if a check of a cut found the violation, during the incarnation or at its end.
     pub by_look: bool,
 }
 
-/// What came of a world.
+/// Result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The same for the same plan, on any machine.
+    /// Digest, which depends only on the plan and not on the machine.
     pub digest: u64,
-    /// What was done.
+    /// Work done.
     pub tally: Tally,
-    /// What must not be, if anything.
+    /// The violation, if any.
     pub violation: Option<Violation>,
-    /// Where that was.
+    /// Moment of the violation.
     pub moment: Option<Moment>,
-    /// The world came to one of its limits: it did not end by itself, and says nothing.
+    /// True if the scenario reached a limit: it did not end by itself, and has no result.
     pub given_up: bool,
-    /// What happened, if it was asked for.
+    /// Lines of the tape, if requested.
     pub lines: Vec<String>,
 }
 
-/// Lives through a world. With `readable`, its tape has lines.
+/// Runs a scenario. With `readable`, its tape has lines.
 pub fn run<S: Subject>(plan: &Plan<S>, readable: bool) -> Outcome {
     run_within(plan, readable, Limits::default())
 }
 
-/// As [`run`], but gives the world up at its limits.
+/// Runs a scenario like [`run`], but abandons it at its limits.
 pub fn run_within<S: Subject>(plan: &Plan<S>, readable: bool, limits: Limits) -> Outcome {
     let ctx = Rc::new(Ctx::new(plan, readable, limits));
     let lived = catch_unwind(AssertUnwindSafe(|| panics::quietly(|| lives(&ctx))));

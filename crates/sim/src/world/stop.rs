@@ -1,5 +1,5 @@
-//! How a life ends that the power does not end: the volume is flushed, drained, closed. All of it has
-//! bounds, whatever the disks do; and where they are well again, all is well.
+//! End of an incarnation without a power cut: the volume is flushed, drained, and closed. All steps have time limits,
+//! regardless of the disks. If the disks work again, all steps must succeed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,13 +14,12 @@ use crate::plan::{After, Life};
 use crate::subject::Subject;
 use crate::violation::Violation;
 
-/// The most that is read at once, in bytes.
+/// Maximum length of a read, in bytes.
 const STEP: u64 = 64 << 10;
-/// Time in which an idle volume records what is durable.
+/// Time in which an idle volume records its durable data.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What the volume as a whole is at, since when and how far the clock had leapt then, and how long it
-/// may take.
+/// Current operation of the whole volume: its start, the clock's leaps until then, and its time limit.
 struct Busy {
     what: &'static str,
     since: Instant,
@@ -28,7 +27,7 @@ struct Busy {
     most: Duration,
 }
 
-/// Ends a life.
+/// Task that ends an incarnation.
 pub(crate) struct Stopper<'a, S: Subject> {
     ctx: &'a Ctx<S>,
     rt: &'a Rt,
@@ -53,7 +52,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
         }
     }
 
-    /// What takes longer than it may.
+    /// Returns the operation that exceeds its time limit, if any.
     pub(crate) fn takes_too_long(&self) -> Option<String> {
         let busy = self.busy.borrow();
         let Busy {
@@ -88,7 +87,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
         out
     }
 
-    /// What is done when all scripts are.
+    /// Executes the planned end after all scripts are done.
     pub(crate) async fn stop(&self, life: &Life<S::Role>) {
         match life.after {
             After::Cut => {}
@@ -109,7 +108,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
         }
     }
 
-    /// Makes everything durable. Returns true if that succeeded.
+    /// Makes everything durable. Returns true on success.
     async fn flush_all(&self) -> bool {
         let marks = self.ctx.lanes.borrow_mut().marks();
         let flushed = self.flush().await.is_ok();
@@ -126,7 +125,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
             .await
     }
 
-    /// Closes the volume, with whatever is under way.
+    /// Closes the volume, with requests in flight.
     pub(crate) async fn close(&self) {
         let marks = self.ctx.lanes.borrow_mut().marks();
         let most = self.ctx.bounds().close;
@@ -144,10 +143,10 @@ impl<'a, S: Subject> Stopper<'a, S> {
         }
     }
 
-    /// Drains the volume. Where the disks are well again after some time, that is waited for.
+    /// Drains the volume. If the disks will work again after some time, waits for this time first.
     async fn drain(&self, life: &Life<S::Role>) {
         let ctx = self.ctx;
-        // A leap of the clock may end the patience and not the drain.
+        // A leap of the clock may end the timeout before the drain.
         let steady = ctx.plan.clock_leaps.is_none() && !ctx.is_harmed();
         let well_again = life.well_again().filter(|_| steady);
         if let Some(at) = well_again {
@@ -179,7 +178,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
         }
     }
 
-    /// All can be read, and is what it must be.
+    /// Checks that all data can be read and is correct.
     async fn read_whole(&self) -> Result<(), String> {
         let device = Checked::new(self.volume.clone(), "volume");
         let marks = self.ctx.lanes.borrow_mut().marks();

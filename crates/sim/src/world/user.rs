@@ -1,4 +1,4 @@
-//! A lane at work: does its script and holds the volume to its word.
+//! A writer in operation: executes its script and checks the guarantees of the volume.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,8 +18,7 @@ use crate::stamp::stamp_into;
 use crate::subject::{Subject, bytes_of};
 use crate::violation::Violation;
 
-/// What a lane waits for, since when; and how far the clock had leapt, and bytes of batches that were
-/// done, by then.
+/// The action that a writer waits for: its start, the clock's leaps, and the completed bytes of batches until then.
 struct Busy {
     action: Action,
     since: Instant,
@@ -27,7 +26,7 @@ struct Busy {
     batches_done: u64,
 }
 
-/// One lane of a life.
+/// A writer of an incarnation.
 pub(crate) struct User<S: Subject> {
     pub(crate) ctx: Rc<Ctx<S>>,
     pub(crate) rt: Rt,
@@ -57,7 +56,7 @@ impl<S: Subject> User<S> {
         }
     }
 
-    /// Does the actions one after the other, until the volume or the world ends.
+    /// Executes the actions one after the other, until the volume or the scenario ends.
     pub(crate) async fn work(&self, actions: &[Action]) {
         for action in actions {
             if self.ctx.is_over() {
@@ -100,7 +99,7 @@ impl<S: Subject> User<S> {
         }
     }
 
-    /// `ahead` bytes of batches were under way or came while the action was.
+    /// Checks the duration of an action. `ahead` bytes of batches were in flight or arrived during the action.
     fn smoothly(&self, action: &Action, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
@@ -132,7 +131,7 @@ impl<S: Subject> User<S> {
         self.ctx.asked.set(asked);
     }
 
-    /// What it has been waiting for longer than anybody should.
+    /// Returns the action that exceeds its time limit, if any.
     pub(crate) fn waits_too_long(&self) -> Option<String> {
         let busy = self.busy.borrow();
         let Busy {
@@ -153,7 +152,7 @@ impl<S: Subject> User<S> {
             .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
     }
 
-    /// Bytes of batches that were under way or came while its action was, that among them.
+    /// Returns the bytes of batches that were in flight or arrived during the action, including the action itself.
     fn ahead(&self) -> u64 {
         let busy = self.busy.borrow();
         let done_before = busy.as_ref().map(|busy| busy.batches_done);
@@ -175,13 +174,13 @@ impl<S: Subject> User<S> {
         }
     }
 
-    /// True if the volume has no reason to refuse a write in this life.
+    /// Returns true if the volume must not refuse a write in this incarnation.
     fn must_take_writes(&self) -> bool {
         let plan = &self.ctx.plan;
         S::must_take_writes(plan, &plan.lives[self.ctx.life.get()])
     }
 
-    /// Bytes that a batch takes before its last write is done.
+    /// Returns the bytes that a batch needs until its last write is done.
     fn batch_bytes(&self, action: &Action) -> u64 {
         match action {
             Action::Batch(ranges) => {
@@ -258,7 +257,7 @@ impl<S: Subject> User<S> {
         }
     }
 
-    /// Many writes at once. One that fails says nothing of the others.
+    /// Executes many concurrent writes. A failed write does not affect the others.
     async fn batch(&self, ranges: &[Range<u64>]) -> Result<(), DeviceError> {
         let (step, id) = self.ctx.lanes.borrow_mut().begin_batch(self.lane, ranges);
         let writes = ranges.iter().map(|range| {
@@ -279,8 +278,8 @@ impl<S: Subject> User<S> {
         Ok(())
     }
 
-    /// True if this step, a write, is sent twice at the same time: the same bytes, so that it does not
-    /// matter to anybody which comes last; but they meet in everything on their way.
+    /// Returns true if the write of this step is sent twice concurrently. Both have the same bytes, so their order does
+    /// not matter, but they meet in every layer below.
     fn sends_twice(&self, step: usize) -> bool {
         let plan = &self.ctx.plan;
         let seed = mix(plan.lives[self.ctx.life.get()].seed, 11 + self.lane as u64);
@@ -289,7 +288,7 @@ impl<S: Subject> User<S> {
     }
 
     async fn read(&self, range: Range<u64>) -> Result<(), DeviceError> {
-        // Both as they are now: what is written while it is under way it need not show.
+        // Both values are taken now: the read need not return writes that are in flight during it.
         let marks = self.ctx.lanes.borrow_mut().marks();
         let durable = self.ctx.lanes.borrow().durable_marks();
         let buf = BufMut::zeroed((range.end - range.start) as usize);
@@ -298,7 +297,7 @@ impl<S: Subject> User<S> {
             return Ok(());
         }
         let lanes = self.ctx.lanes.borrow();
-        // What was not flushed may be gone with a flush that failed; what was durable is not.
+        // A failed flush may lose data that was not flushed, but not durable data.
         let marks = if S::may_lose_unflushed(self.ctx.known.get()) {
             durable
         } else {
@@ -312,7 +311,7 @@ impl<S: Subject> User<S> {
         Ok(())
     }
 
-    /// Notes how a change ended.
+    /// Notes the result of a change.
     fn settle(
         &self,
         step: usize,
