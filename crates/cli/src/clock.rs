@@ -1,11 +1,11 @@
-//! The system's clock, for filesystems.
+//! The system clock, for filesystems.
 
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_stack::{Clock, Time};
 
-/// What time it is. Before 1970 it never is.
+/// Returns a clock of the current time. A time before 1970 is reported as 1970.
 pub(crate) fn clock() -> Clock {
     Rc::new(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -1,11 +1,11 @@
-//! What `mount` of the system calls: `/sbin/mount.forebay SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS]`, as mount(8) has it.
-//! The program under such a name takes these arguments, and does what its own command does. (There is no such way for
-//! `umount`: of what is in user space it asks `umount.fuse` alone, whoever's it is.)
+//! The interface to mount(8), which calls `/sbin/mount.forebay SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS]`. Under
+//! such a name, the program accepts these arguments and runs its own `mount` command. `umount` has no such interface:
+//! for a filesystem in user space it always calls `umount.fuse`.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The arguments of the program's own command that is meant, if it was called by such a name.
+/// Returns the arguments of the program's own command if it was called under such a name.
 pub(crate) fn own_arguments(called: &[OsString]) -> Option<Vec<OsString>> {
     let (program, arguments) = called.split_first()?;
     let program = Path::new(program).file_name()?.to_str()?;
@@ -24,12 +24,12 @@ fn mount(arguments: &[OsString]) -> Vec<OsString> {
                 own.push("-o".into());
                 own.extend(rest.next().cloned());
             }
-            // The namespace and the type are known.
+            // The namespace and the type need no option of ours.
             Some("-N" | "-t") => {
                 rest.next();
             }
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
-                // The others are of no mount table and of other words than there are.
+                // The remaining flags (`-s`, `-n`) have no effect here.
                 is_quiet &= !flags.contains('v');
                 if flags.contains('f') {
                     own.push("--fake".into());

@@ -1,15 +1,15 @@
-//! `/dev/forebay/NAME`: the block device of a volume by a name that stays.
+//! `/dev/forebay/NAME`: a stable name for the block device of a volume.
 //!
-//! `/dev/loopN` is whichever number was free, so that two volumes that are attached in another order have each other's
-//! device. The daemon of a volume makes a symbolic link beside its device, and removes the link with the device.
+//! `/dev/loopN` has whichever number was free: two volumes that are attached in another order swap their device names.
+//! The daemon of a volume makes a symbolic link to its device, and removes the link together with the device.
 //!
-//! - A link that a killed daemon left is replaced by the next attach, or removed by `list` once its device is another's.
-//!   Which link is in use is told by a lock (`.NAME` beside the link) that ends with the process.
-//! - Anything that is not such a link is another's, and stays as it is: a file, a directory, a link to elsewhere.
-//! - Only links in a directory that is this user's own, and that nobody else may write, are made and removed; and none
-//!   is followed.
-//! - udev does not make the link, and so does not take it away either, when an event of the device before comes late. Its
-//!   rule (packaging/udev) tells systemd which device the link stands for, and asks this program ([`name_of`]).
+//! - A link left by a killed daemon is replaced by the next attach. `list` removes it once its device belongs to
+//!   something else. A lock (`.NAME` beside the link), which ends with the process, shows that a link is in use.
+//! - Anything else in the place of a link stays as it is: a file, a directory, or a link to elsewhere.
+//! - Links are made and removed only in a directory that this user owns and no other user may write. No link is
+//!   followed.
+//! - udev does not make the link. Otherwise a late event of the previous device could remove the link. The rule in
+//!   packaging/udev tells systemd which device the link stands for, and asks this program ([`name_of`]).
 
 use std::fs::{self, File};
 use std::io;
@@ -28,11 +28,11 @@ use rustix::io::Errno;
 use crate::lock::{Held, LockFile};
 use crate::waiting::number_of;
 
-/// How often a lock is tried that `list` may have for a moment, and how long is waited in between.
+/// Attempts to take a lock that `list` may hold for a moment, and the interval between attempts.
 const TRIES: usize = 20;
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// The link of a volume that is attached. It goes when this is dropped.
+/// The link of an attached volume. Dropping this value removes the link.
 pub(crate) struct DeviceLink {
     place: Place,
     name: Name,
@@ -47,20 +47,20 @@ struct Place {
     dir: OwnedFd,
 }
 
-/// What is in the place of a link.
+/// The present entry in the place of a link.
 enum There {
     Nothing,
-    /// A link to a block device of a kind that we make.
+    /// A link to a block device of a kind that Forebay makes.
     Link(PathBuf),
-    /// Something else, in words.
+    /// Something else, described as text.
     Foreign(&'static str),
 }
 
 impl DeviceLink {
-    /// Makes the link of `name` to `device`, in place of one that is left over.
+    /// Makes the link of `name` to `device`, and replaces a stale link.
     ///
     /// # Errors
-    /// Why there is no link, in one sentence. The device can be used without it.
+    /// The reason why the link is missing, in one sentence. The device can be used without it.
     pub(crate) fn make(dirs: &Dirs, name: &Name, device: &Path) -> Result<DeviceLink, String> {
         let wanted = dirs.links().join(name.as_str());
         let cannot = |why: &dyn std::fmt::Display| {
@@ -88,33 +88,33 @@ impl DeviceLink {
         Ok(link)
     }
 
-    /// The path of the link.
+    /// Returns the path of the link.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.path.join(self.name.as_str())
     }
 
-    /// True if the link leads to the device.
+    /// Returns true if the link leads to the device.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self.place.there(&self.name), There::Link(to) if to == self.device)
     }
 
-    /// Takes the link away, before its device goes.
+    /// Removes the link before its device disappears.
     pub(crate) fn hide(&self) {
         if self.is_there() {
             self.place.remove(&self.name);
         }
     }
 
-    /// Puts the link in its place, at once for whoever looks.
+    /// Puts the link in its place, atomically for concurrent readers.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the system call.
     pub(crate) fn show(&self) -> io::Result<()> {
         if let There::Foreign(_) = self.place.there(&self.name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let (dir, new) = (&self.place.dir, format!(".{}~", self.name));
-        // The lock is ours: whoever began one was killed.
+        // We hold the lock, so a temporary link is left from a killed process.
         let _ = rustix::fs::unlinkat(dir, &new, AtFlags::empty());
         rustix::fs::symlinkat(&self.device, dir, &new)?;
         rustix::fs::renameat(dir, &new, dir, self.name.as_str())?;
@@ -136,7 +136,7 @@ impl Drop for DeviceLink {
     }
 }
 
-/// Takes the lock of the link of `name`, which `list` may have for a moment.
+/// Takes the lock of the link of `name`, which `list` may hold for a moment.
 fn lock(place: &Place, name: &Name) -> Result<LockFile, String> {
     let path = place.path.join(format!(".{name}"));
     let mut holder = String::new();
@@ -154,10 +154,10 @@ fn lock(place: &Place, name: &Name) -> Result<LockFile, String> {
 }
 
 impl Place {
-    /// Opens the directory, made if it is missing.
+    /// Opens the directory; creates it if it is missing.
     fn make(path: &Path) -> Result<Place, String> {
         match fs::DirBuilder::new().mode(0o755).create(path) {
-            // Whatever the mask of this process is, others may follow links.
+            // Other users may follow links, whatever the umask of this process is.
             Ok(()) => open_up(path).map_err(|error| cannot("open", path, &error))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot("make", path, &error)),
@@ -165,7 +165,7 @@ impl Place {
         Place::open(path)
     }
 
-    /// Opens the directory, if it is this user's alone.
+    /// Opens the directory if this user owns it and no other user may write to it.
     fn open(path: &Path) -> Result<Place, String> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = File::options()
@@ -212,7 +212,7 @@ impl Place {
     }
 }
 
-/// Has udev look at the device again: its rule finds the link now, or no longer. Without udev nobody has to be told.
+/// Makes udev examine the device again: the link has appeared or disappeared. Does nothing on a system without udev.
 fn tell_udev(device: &Path) {
     let runs = Path::new("/run/udev/control").exists();
     if let Some(name) = kernel_name(device).filter(|_| runs) {
@@ -223,7 +223,7 @@ fn tell_udev(device: &Path) {
     }
 }
 
-/// True if the device is the volume's; `id` is that of the volume, if it is known.
+/// Returns true if the device belongs to the volume; `id` is the volume's id, if it is known.
 fn is_its_own(device: &Path, name: &Name, id: Option<&str>) -> bool {
     is_of_volume(
         device,
@@ -244,7 +244,7 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }
 
-/// True of `/dev/loopN`, `/dev/ublkbN` and `/dev/nbdN`.
+/// Returns true for `/dev/loopN`, `/dev/ublkbN` and `/dev/nbdN`.
 fn is_device(target: &Path) -> bool {
     let Some(name) = kernel_name(target) else {
         return false;
@@ -255,20 +255,20 @@ fn is_device(target: &Path) -> bool {
     })
 }
 
-/// `loop0` of `/dev/loop0`.
+/// Returns `loop0` for `/dev/loop0`.
 fn kernel_name(device: &Path) -> Option<&str> {
     let name = device.file_name()?.to_str()?;
     (device.parent() == Some(Path::new("/dev"))).then_some(name)
 }
 
-/// The id of a volume, if it is described.
+/// Returns the id of the volume from its configuration file, if present.
 fn id_of(dirs: &Dirs, name: &Name) -> Option<String> {
     dirs.description(name).ok()?.volume
 }
 
-/// Removes the links of daemons that were killed, if their devices are not those of their volumes any more.
+/// Removes the links of killed daemons whose devices no longer belong to their volumes.
 pub(crate) fn remove_stale(dirs: &Dirs) {
-    // Where this user may not make links, none are left over.
+    // In a directory where this user may not make links, no link of this user can be stale.
     let Ok(place) = Place::open(dirs.links()) else {
         return;
     };
@@ -279,7 +279,7 @@ pub(crate) fn remove_stale(dirs: &Dirs) {
         if is_its_own(&device, &name, id_of(dirs, &name).as_deref()) {
             continue;
         }
-        // Held by a daemon that lives.
+        // A running daemon holds this lock.
         let path = place.path.join(format!(".{name}"));
         let Ok(Ok(_lock)) = LockFile::take(path) else {
             continue;
@@ -290,14 +290,14 @@ pub(crate) fn remove_stale(dirs: &Dirs) {
     }
 }
 
-/// The link of `name`, if it leads to `device`.
+/// Returns the link of `name` if it leads to `device`.
 pub(crate) fn of(dirs: &Dirs, name: &Name, device: &Path) -> Option<PathBuf> {
     let link = dirs.links().join(name.as_str());
     let leads_there = fs::read_link(&link).is_ok_and(|to| to == device);
     leads_there.then_some(link)
 }
 
-/// The name of the volume that has `device` (`/dev/loop0`, or `loop0`) by its link, for udev.
+/// Returns the name of the volume that has `device` (`/dev/loop0`, or `loop0`) by its link, for udev.
 pub(crate) fn name_of(dirs: &Dirs, device: &Path) -> Option<Name> {
     let device = Path::new("/dev").join(device.file_name()?);
     let place = Place::open(dirs.links()).ok()?;
@@ -309,7 +309,7 @@ pub(crate) fn name_of(dirs: &Dirs, device: &Path) -> Option<Name> {
 fn names(dir: &Path) -> Vec<Name> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    // Locks begin with a dot, and so may a name.
+    // The lock files begin with a dot. A volume name may begin with a dot too, and is skipped.
     let names = names.filter(|name| !name.starts_with('.'));
     names.filter_map(|name| name.parse().ok()).collect()
 }

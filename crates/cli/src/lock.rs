@@ -1,4 +1,4 @@
-//! The lock that makes a volume one process's business.
+//! The lock that gives one process the exclusive right to a volume.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,34 +16,34 @@ use rustix::mount::UnmountFlags;
 use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Code, Failure, Outcome};
 
-/// How long what a killed process held may stay held. The kernel closes the files of an io_uring
-/// some time after the process is gone.
+/// Time until resources of a killed process are free. The kernel closes the files of an io_uring some time after the
+/// process has ended.
 const LETTING_GO: Duration = Duration::from_secs(5);
-/// How long a daemon whose filesystem was unmounted may take to make all durable.
+/// Time for a daemon to make all data durable after its filesystem was unmounted.
 const ENDING: Duration = Duration::from_secs(30);
-/// How often it is tried meanwhile.
+/// Interval between attempts.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// A file that one process has locked. It holds the number of that process, for messages, and exists only while it is
-/// locked, or after a process that was killed.
+/// A file locked by one process. It contains the process id of the holder, for messages. The file exists only while it
+/// is locked, or after its holder was killed.
 pub(crate) struct LockFile {
     path: PathBuf,
     file: File,
-    /// The number of a process that was killed with the lock, if there was one.
+    /// Process id of the previous holder if it was killed; otherwise empty.
     predecessor: String,
 }
 
-/// Another process has the lock.
+/// Another process holds the lock.
 pub(crate) struct Held {
-    /// The number of that process, as far as it is in the file.
+    /// The process id of the holder, as far as it is in the file.
     pub(crate) pid: String,
 }
 
 impl LockFile {
-    /// Takes the lock, or gives who has it.
+    /// Takes the lock, or returns its holder.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the system call.
     pub(crate) fn take(path: PathBuf) -> io::Result<Result<LockFile, Held>> {
         loop {
             let mut file = File::options()
@@ -59,7 +59,8 @@ impl LockFile {
             let _ = file.read_to_string(&mut pid);
             let pid = pid.trim().to_owned();
             match locked {
-                // The holder before removes the file, perhaps after it was opened here: a lock on that file is none.
+                // The previous holder removes the file, perhaps after it was opened here. A lock on a removed file is
+                // not valid.
                 Ok(()) if !is_at(&file, &path) => continue,
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(Err(Held { pid })),
@@ -75,14 +76,14 @@ impl LockFile {
         }
     }
 
-    /// The file is for messages only; the lock does not depend on its content.
+    /// Replaces the content of the file. The content is for messages only; the lock does not depend on it.
     fn write(&mut self, text: &str) {
         let _ = self.file.set_len(0);
         let _ = self.file.rewind();
         let _ = writeln!(self.file, "{text}");
     }
 
-    /// Leaves the file as a process that was killed left it, for the next that takes the lock.
+    /// Restores the file as the killed process left it, for the next holder of the lock.
     fn leave(&mut self) {
         let predecessor = std::mem::take(&mut self.predecessor);
         self.write(&predecessor);
@@ -100,15 +101,15 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Before the lock ends: then the file may be another's.
+        // Remove the file before the lock ends: afterwards it may belong to another process.
         if !self.path.as_os_str().is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Held while a volume is attached, created or removed; ends with the process at the latest, so the lock is never
-/// left over. The file is: it tells that its last holder was killed, until what that left has been taken care of.
+/// The lock of a volume's name, held while the volume is attached, created or removed. The lock ends with its process
+/// at the latest. The lock file may remain: it shows that its last holder was killed, until the volume is recovered.
 pub(crate) struct NameLock {
     lock: LockFile,
     predecessor_died: bool,
@@ -116,8 +117,8 @@ pub(crate) struct NameLock {
 }
 
 impl NameLock {
-    /// Takes the lock of `name`; while `may_end` holds, waits for the process that has it. `umount` of the system returns before
-    /// the daemon has made all durable and ends.
+    /// Takes the lock of `name`. While `may_end` returns true, waits for the present holder: `umount` of the system
+    /// returns before the daemon has made all data durable and has exited.
     pub(crate) async fn take_when_ended(
         dirs: &Dirs,
         name: &Name,
@@ -137,7 +138,7 @@ impl NameLock {
         }
     }
 
-    /// Takes the lock of `name`. If a daemon that was killed still has it, ends what keeps that in the kernel.
+    /// Takes the lock of `name`. If a killed daemon still holds it, ends the kernel's requests that keep it open.
     pub(crate) fn take(dirs: &Dirs, name: &Name) -> Outcome<NameLock> {
         dirs.make_runtime()?;
         let path = dirs.lock_file(name);
@@ -174,13 +175,13 @@ impl NameLock {
         })
     }
 
-    /// Records that nothing is left to do after a holder that was killed: the volume was attached again, or is gone.
+    /// Records that nothing is left to recover after a killed holder: the volume was attached again, or is gone.
     pub(crate) fn settle(&self) {
         self.settled.set(true);
     }
 
-    /// Does what may be refused because something is in use; if the last holder of this lock was
-    /// killed, again and again until the kernel has let go of what that had.
+    /// Runs an operation that may be refused because a resource is in use. If the previous holder of this lock was
+    /// killed, retries until the kernel has released the resources of that process.
     pub(crate) async fn patiently<T>(
         &self,
         rt: &Rt,
@@ -211,19 +212,19 @@ impl Drop for NameLock {
     }
 }
 
-/// Returns true if the process was killed, and is not gone: a thread of it waits in the kernel.
+/// Returns true if the process was killed but still exists, because one of its threads waits in the kernel.
 fn was_killed(pid: &str) -> bool {
     let Ok(pid) = pid.parse::<u32>() else {
         return false;
     };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before the state may have parentheses of its own.
+    // The process name before the state may contain parentheses.
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
     state.is_some_and(|rest| rest.starts_with(['Z', 'X']))
 }
 
-/// Cuts the connection of the filesystem that a daemon of this name has mounted: requests that wait for it end with errors.
-/// Returns true if the filesystem is unmounted by that: it was not in use.
+/// Cuts the connection of the filesystem that a daemon of this name has mounted. Requests that wait for the daemon end
+/// with errors. Returns true if this unmounted the filesystem, since it was not in use.
 fn cut_off(dirs: &Dirs, name: &Name) -> bool {
     let Some(dir) = dirs.noted_mount(name) else {
         return false;
@@ -240,12 +241,12 @@ fn cut_off(dirs: &Dirs, name: &Name) -> bool {
         dir = %dir.display(),
         "a daemon was killed: requests that still wait for it end with errors"
     );
-    // It may be in use, and stays mounted then.
+    // If the filesystem is in use, it stays mounted.
     rustix::mount::unmount(&dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW).is_ok()
 }
 
-/// Cuts off the filesystem of this name if its daemon was killed, of which a thread may still wait in the kernel. Returns true if that
-/// has unmounted it.
+/// Cuts off the filesystem of this name if its daemon was killed and one of its threads may still wait in the kernel.
+/// Returns true if this unmounted the filesystem.
 pub(crate) fn cut_off_killed(dirs: &Dirs, name: &Name) -> bool {
     let pid = std::fs::read_to_string(dirs.lock_file(name)).unwrap_or_default();
     was_killed(pid.trim()) && cut_off(dirs, name)
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     fn taken(path: &Path) -> LockFile {
-        // A program that another test starts has this one's files open for a moment.
+        // A child process of another test holds a copy of this file descriptor for a moment.
         let mut tries = 0;
         loop {
             match LockFile::take(path.to_owned()).unwrap() {
@@ -264,7 +265,7 @@ mod tests {
                 Err(held) if tries == 100 => panic!("held by {}", held.pid),
                 Err(_) => tries += 1,
             }
-            // sleeps: the system does not tell when another process closes a file.
+            // sleeps: the system does not notify us when another process closes a file.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -320,7 +321,8 @@ mod tests {
         assert!(!was_killed(&pid));
     }
 
-    /// Who opens the file just before its holder removes it would have the lock beside who makes it anew.
+    /// A process that opens the file just before its holder removes it must not get the lock. Otherwise it would share
+    /// the lock with the process that creates the file anew.
     #[test]
     fn a_lock_on_a_file_that_was_removed_is_not_one() {
         let dir = tempfile::tempdir().unwrap();

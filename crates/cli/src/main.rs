@@ -1,16 +1,15 @@
 //! The program `forebay`: a write cache for block devices.
 //!
-//! `args.rs` is what users type, `commands/` what happens then, one file a command. An attached
-//! volume is a process of its own, in `daemon/`, which the other commands reach through its control
-//! socket (crates `control` and `program`). `watch/` is `status --watch` on a terminal. `forebay try` and what of
-//! `forebay bench` needs real filesystems is in the crate `scratch`, what all commands share in `program`.
+//! `args.rs` defines the command line, and `commands/` implements it, one file per command. Each attached volume has
+//! its own process, in `daemon/`. The other commands reach it through its control socket (crates `control` and
+//! `program`). `watch/` is `status --watch` on a terminal. The crate `scratch` contains `forebay try` and the parts of
+//! `forebay bench` that need real filesystems. The crate `program` contains the code that all commands share.
 //!
-//! What holds throughout:
-//! - A command either does what it was told or says in one line what is in the way, and leaves
-//!   things as they were ([`forebay_program::failure`]).
-//! - Nothing is formatted, applied or torn down before everything that speaks against it was
-//!   looked at.
-//! - Results go to stdout; what happens on the way goes to stderr.
+//! Rules for all commands:
+//! - A command either succeeds, or reports the obstacle in one line and leaves everything as before
+//!   ([`forebay_program::failure`]).
+//! - All preconditions are checked before anything is formatted, applied or torn down.
+//! - Results go to stdout; progress and warnings go to stderr.
 
 mod args;
 mod clock;
@@ -68,13 +67,13 @@ fn start_logging(cli: &Cli) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // A log that cannot be written, as on a full disk, would be told on the same stderr, by a panic.
+        // If the log cannot be written, as on a full disk, the library would report this on stderr too, and panic.
         .log_internal_errors(false)
         .with_ansi(false)
         .init();
 }
 
-/// Returns the exit code. `arguments` are those of the command, with its own name.
+/// Runs the command and returns its exit code. `arguments` are those of the command, with its own name.
 fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
     match command {
         Command::Try(args) => forebay_scratch::run(args),

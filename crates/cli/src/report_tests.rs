@@ -1,4 +1,4 @@
-//! What a report looks like, for tests; and that it is what the documents say.
+//! An example of a report, for tests. Checks that the documentation matches it.
 
 use forebay_control::Service;
 use forebay_device::{Field, Kind};
@@ -6,7 +6,7 @@ use forebay_device::{Field, Kind};
 use forebay_program::report::Report;
 use forebay_stack::FilesFacts;
 
-/// A report with something in every field.
+/// A report with a value in every field.
 const EXAMPLE: &str = r#"{
     "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
     "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
@@ -28,7 +28,7 @@ const EXAMPLE: &str = r#"{
 const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, "p99_us": 3,
     "p999_us": 4, "max_us": 5}"#;
 
-/// The example, with some of it said otherwise.
+/// Returns the example with some of its text replaced.
 pub(crate) fn example_with(changes: &[(&str, &str)]) -> Report {
     let mut text = EXAMPLE.replace("LATENCY", LATENCY);
     for (from, to) in changes {
@@ -46,12 +46,12 @@ pub(crate) fn example() -> Report {
 fn a_report_reads_back_as_itself() {
     let json = serde_json::to_string(&example()).unwrap();
     assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), example());
-    // With all its fields in the order they are documented in.
+    // The fields are in the documented order.
     let plain = EXAMPLE.replace("LATENCY", LATENCY).replace([' ', '\n'], "");
     assert_eq!(json, plain);
 }
 
-/// What docs/status.md says of a field's metric.
+/// Returns the metric column of docs/status.md for a field.
 fn metric(field: &Field) -> String {
     let name = field.name;
     match field.kind {
@@ -95,7 +95,7 @@ fn every_field_of_a_filesystems_report_is_documented_in_its_section() {
     assert_eq!(rows.count(), FilesFacts::FIELDS.len());
 }
 
-/// A field has a row as it is described.
+/// Checks that docs/status.md has a row for the field with its help text and metric.
 fn has_row(page: &str, field: &Field) {
     let begin = format!("| `{}` | ", field.name);
     let (help, end) = (

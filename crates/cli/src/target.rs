@@ -1,4 +1,4 @@
-//! From what was named on the command line to the devices of a volume.
+//! Maps the arguments of the command line to the devices of a volume.
 
 use std::rc::Rc;
 
@@ -14,17 +14,17 @@ use forebay_program::failure::{Failure, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: Name,
-    /// What it is made of.
+    /// The layers and devices of the volume.
     pub(crate) tree: Tree,
     pub(crate) options: Options,
-    /// The id its log must have, if the description says so.
+    /// The expected volume id of the log, if the configuration file contains it.
     pub(crate) volume: Option<String>,
-    /// Whether there is a description.
+    /// True if the volume has a configuration file.
     pub(crate) described: bool,
 }
 
 impl Target {
-    /// By description, or by what the log says of itself.
+    /// Finds the volume by its configuration file, or by the superblock of its own device.
     pub(crate) async fn find(
         args: &TargetArgs,
         dirs: &Dirs,
@@ -54,18 +54,18 @@ impl Target {
         })
     }
 
-    /// The device that says what the volume is.
+    /// Returns the device with the superblock that describes the volume.
     pub(crate) fn own(&self) -> &Spec {
         self.tree.own()
     }
 
-    /// What the data is on.
+    /// Returns the device or layer that holds the data.
     pub(crate) fn data(&self) -> Below {
         self.tree.data()
     }
 }
 
-/// The device that says what a volume is that is named by its devices, and what is expected there.
+/// Returns the device that describes a volume, and the expected kind of that volume, if it is named by its devices.
 pub(crate) fn own(args: &TargetArgs) -> Outcome<(Kind, &Spec)> {
     named_by(args.log.as_ref(), args.data.as_ref()).ok_or_else(|| {
         Failure::usage(

@@ -1,10 +1,10 @@
-//! How a volume places data, for the daemon and the command alike.
+//! The placement of a volume, for both the daemon and the command.
 
 use forebay_control::TunedTo;
 use forebay_program::failure::Failure;
 use forebay_stack::{Name, NotDone, Tuned};
 
-/// What is told of it.
+/// Converts the result of tuning to its form on the control socket.
 pub(crate) fn told(tuned: Tuned) -> TunedTo {
     TunedTo {
         before: tuned.before.to_string(),
@@ -16,7 +16,7 @@ pub(crate) fn told(tuned: Tuned) -> TunedTo {
     }
 }
 
-/// The failure of a volume that keeps its placement.
+/// Returns the failure for a volume that keeps its placement.
 pub(crate) fn not_tuned(name: &Name, error: &NotDone) -> Failure {
     let code = Failure::code_of(error.cause);
     Failure::new(code, format!("cannot tune {name}: {error}"))

@@ -1,18 +1,18 @@
-//! Block devices that outlived the daemon of their volume, and wait for the next.
+//! Block devices that outlived the daemon of their volume and wait for the next daemon.
 
 use std::path::PathBuf;
 
 use forebay_serve::blockdev::{waiting_nbd_device, waiting_ublk_device};
 
-/// A volume's id in 64 bits: the first half of it, which is random. Never 0, which would be any device
-/// of another program.
+/// Returns a 64-bit number for a volume: the first half of its id, which is random. Never 0, which would match any
+/// device of another program.
 pub(crate) fn number_of(id: &str) -> u64 {
     let digits = id.chars().filter(char::is_ascii_hexdigit);
     let digits: String = digits.take(16).collect();
     u64::from_str_radix(&digits, 16).map_or(1, |number| number.max(1))
 }
 
-/// The block device of the volume with this id that waits, if there is one and this user may know.
+/// Returns the waiting block device of the volume with this id. `None` if no device waits, or this user has no access.
 pub(crate) fn device(id: &str) -> Option<PathBuf> {
     waiting_ublk_device(number_of(id)).or_else(|| waiting_nbd_device(id))
 }

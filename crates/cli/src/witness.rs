@@ -1,12 +1,12 @@
-//! Notes of logs that failed and were given up, as files in the state directory.
+//! Records of logs that failed and were abandoned, as files in the state directory.
 //!
-//! A log that takes no writes cannot be told that it no longer counts. So that is noted here, durably,
-//! and an attach refuses what is noted. One file for each such log, named after the volume's id, with
-//! the epoch in which the log was given up; a log that was made anew has another id.
+//! A log device that accepts no writes cannot record its own failure. The state directory records the failure durably
+//! instead, and an attach refuses a recorded log. Each failed log has one file, named after the volume's id, which
+//! contains the epoch in which the log was abandoned. A new log has a new id.
 //!
-//! The directory may lie on a slow disk, or even on a filesystem on the very volume: then the write
-//! waits for a flush that waits for it. So it is done on a thread of its own that keeps nothing of ours
-//! open ([`isolated`]), and is waited for only so long; whoever asked tries again.
+//! The directory may be on a slow disk, or even on a filesystem of the very volume. Then the write of the record waits
+//! for a flush that waits for the record. The write therefore runs on a thread of its own that keeps none of our files
+//! open ([`isolated`]). The wait for the thread has a time limit; the caller retries.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,23 +21,23 @@ use forebay_os::isolated;
 use forebay_rt::Rt;
 use forebay_stack::{Testimony, VolumeId, Witness};
 
-/// How long a note may take to be read or written.
+/// Time limit for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than any note.
+/// Longer than any record.
 const NOTE_BYTES_MAX: u64 = 4096;
 
-/// A note being written, which is not waited for at the moment.
+/// A record whose write has begun, and that no caller waits for at the moment.
 struct Writing {
     volume: VolumeId,
     epoch: u64,
     done: Pin<Box<dyn Future<Output = io::Result<()>>>>,
 }
 
-/// The notes in one directory, which need not be there.
+/// The records in one directory, which may not exist yet.
 pub(crate) struct StateDir {
     rt: Rt,
     dir: PathBuf,
-    /// At most one thread hangs on a directory that does not answer.
+    /// The write in progress. At most one thread blocks on a directory that does not answer.
     writing: RefCell<Option<Writing>>,
 }
 
@@ -56,12 +56,12 @@ impl StateDir {
         }
     }
 
-    /// True if a log of the volume was given up, in whatever epoch.
+    /// Returns true if a log of the volume was abandoned, in any epoch.
     pub(crate) fn has_note(&self, volume: &str) -> bool {
         file_of(&self.dir, volume).exists()
     }
 
-    /// Forgets the log of a volume whose log is no more.
+    /// Removes the record of a volume whose log no longer exists.
     pub(crate) async fn forget(&self, volume: &str) {
         let file = file_of(&self.dir, volume);
         let removed = isolated(move || match fs::remove_file(&file) {
@@ -129,7 +129,7 @@ fn note(volume: &str, epoch: u64) -> String {
     format!("the log of volume {volume} was given up in epoch {epoch}\n")
 }
 
-/// The epoch that is noted, if one is.
+/// Returns the recorded epoch, if a record exists.
 fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
     let file = file_of(dir, volume);
     let read = File::open(&file).and_then(|open| {
@@ -145,7 +145,7 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
     };
     let number = text.trim_end().rsplit(' ').next();
     let epoch = number.and_then(|number| number.parse().ok());
-    // All of it, so that what was cut short or is about another volume is not believed.
+    // Compare the whole text, so that a truncated record, or a record of another volume, is not believed.
     match epoch.filter(|epoch| text == note(volume, *epoch)) {
         Some(epoch) => Ok(Some(epoch)),
         None => Err(io::Error::new(
@@ -160,7 +160,7 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
     }
 }
 
-/// Notes the epoch, durably once it returns. A newer one that is noted already stays.
+/// Records the epoch; it is durable on return. A newer recorded epoch is kept.
 fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
     let before = look(dir, volume).ok().flatten();
     let epoch = before.map_or(epoch, |before| before.max(epoch));
@@ -178,7 +178,7 @@ fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
     put().map_err(|error| told(&file, &error))
 }
 
-/// Makes a directory, and those it is in, durably.
+/// Makes a directory and its parents, durably.
 fn make(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_noted_is_found_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        // The directory is made when it is needed.
+        // The directory is created on demand.
         let state = dir.path().join("a/b");
         assert_eq!(look(&state, VOLUME).unwrap(), None);
         keep(&state, VOLUME, 12).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     fn a_note_for_which_there_is_no_room_leaves_the_one_before() {
         let dir = tempfile::tempdir().unwrap();
         keep(dir.path(), VOLUME, 12).unwrap();
-        // A device that is always full, where the next note would be written.
+        // The next record would be written to a device that is always full.
         let next = dir.path().join(format!(".{VOLUME}.new"));
         std::os::unix::fs::symlink("/dev/full", &next).unwrap();
         let error = keep(dir.path(), VOLUME, 13).unwrap_err();

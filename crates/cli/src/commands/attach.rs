@@ -1,4 +1,4 @@
-//! `forebay attach`: recover a volume and serve it, here or in the background.
+//! `forebay attach`: recovers a volume and serves it, in the foreground or in the background.
 
 use crate::args::AttachArgs;
 use crate::daemon::{self, ServingArgs};

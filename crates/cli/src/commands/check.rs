@@ -1,5 +1,5 @@
-//! `forebay check`: what recovery would find; and `--salvage`, which brings home what was lost with a log
-//! that was given up. Exit codes of their own.
+//! `forebay check`: reports the state that recovery would find. With `--salvage`, writes data that was lost with an
+//! abandoned log to the data device. The command has its own exit codes.
 
 use std::rc::Rc;
 
@@ -17,17 +17,17 @@ use forebay_program::progress::Progress;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-/// The exit code for what is no log, or cannot be looked at.
+/// Exit code for a device that is not a log, or cannot be examined.
 const UNUSABLE: u8 = 3;
 
-/// What `--json` prints where there is no log to report on.
+/// Output of `--json` if no log can be examined.
 #[derive(Serialize)]
 struct Unusable {
     verdict: &'static str,
     problems: Vec<String>,
 }
 
-/// Returns the exit code.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     let json = args.json;
     if args.salvage {
@@ -52,7 +52,7 @@ pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     })
 }
 
-/// Prints what was found, or why nothing could be; returns the exit code.
+/// Prints the report, or the failure. Returns the exit code.
 fn reported<R: Serialize>(
     json: bool,
     outcome: Outcome<R>,
@@ -89,7 +89,8 @@ fn reported<R: Serialize>(
     }
 }
 
-/// Both devices are held as by an attach: nobody has them mounted, attached or open otherwise.
+/// Salvages an abandoned log. Holds both devices as an attach does, so that no other process has them mounted, attached
+/// or open.
 async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageReport> {
     let dirs = Dirs::new()?;
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
@@ -105,7 +106,7 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageRepo
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
     let read_only = OpenOptions::existing().for_reading();
     let target = &args.target;
-    // Another data device is looked at only if it is named: without it the log alone can be checked.
+    // The data device is examined only if it is named; without it, the log alone can be checked.
     let by_own_alone = target.name.is_none() && (target.log.is_none() || target.data.is_none());
     let opened = match by_own_alone {
         true => None,

@@ -1,4 +1,4 @@
-//! `forebay create`: a volume of its devices.
+//! `forebay create`: makes a volume from its devices.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
             "--small-file and --largest-file are of filesystems: add --fs",
         ));
     }
-    // Before anything is formatted, so that a volume is never made and then not described.
+    // Before anything is formatted, so that no volume is made without a configuration file.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
     let on = dirs.clone();
@@ -64,7 +64,7 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
         }
         Err(failure) => {
             if let Some(made) = made {
-                // It was not there before, and a second try must find things as the first did.
+                // The file did not exist before, and a second attempt must start from the same state.
                 let _ = fs::remove_file(made);
             }
             Err(failure)
@@ -84,7 +84,7 @@ fn name_of(args: &CreateArgs) -> Outcome<Name> {
     }
 }
 
-/// Makes the log's file, if that is asked for and there is none; returns its path then.
+/// Creates the log file if `--log-size` is given and the file does not exist. Returns its path if it was created.
 fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
     let Some(log) = &args.log else {
         return Ok(None);
@@ -106,7 +106,7 @@ fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
             "{log} is a part of a device that does not exist; --log-size makes whole files only"
         ))),
         (true, Some(size)) => {
-            // The data device first: nothing is made for a volume that cannot be.
+            // Check the data device first, so that a volume that cannot be made leaves no log file behind.
             if let Err(error) = fs::metadata(args.data.path()) {
                 return Err(Failure::not_found(format!(
                     "cannot open {}: {error}; check the path",
@@ -213,8 +213,8 @@ async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
     Ok(())
 }
 
-/// Why the data device should not be used: of each described cache over it whose log holds data for it, in words. That log
-/// could never be applied again once the device was used without it.
+/// Returns the reasons against overwriting the data device, as texts: one for each configured cache on this device
+/// whose log holds data for it. If the device was used without its log, the log could never be applied again.
 async fn dirty_logs_of(
     args: &CreateArgs,
     dirs: &Dirs,
@@ -237,7 +237,7 @@ async fn dirty_logs_of(
         }) else {
             continue;
         };
-        // What is on a log that is overwritten is looked at where that is.
+        // A log device that is overwritten itself is examined elsewhere.
         let is_own = args.log.as_ref().and_then(|own| own.identity().ok());
         if is_own.is_some_and(|own| log.identity().is_ok_and(|log| log.overlaps(&own))) {
             continue;
@@ -258,8 +258,8 @@ async fn dirty_logs_of(
     dirty
 }
 
-/// Whether a log file has parts that are not allocated, or allocated and never written: its
-/// filesystem would have to note each first write.
+/// Returns true if a log file has ranges that are unallocated, or allocated and never written. Its filesystem would
+/// have to record the first write to each such range.
 fn has_holes(log: &Part) -> Outcome<bool> {
     let path = log.spec.path();
     let failed = |e: std::io::Error| Failure::io(format!("cannot look at {}: {e}", path.display()));
@@ -269,12 +269,13 @@ fn has_holes(log: &Part) -> Outcome<bool> {
     let file = File::open(path).map_err(failed)?;
     let whole = 0..log.device.geometry().len;
     let part = log.spec.part().unwrap_or(&whole);
-    // A filesystem that does not know of holes says that the first is at the end.
+    // A filesystem without support for holes reports the first hole at the end of the file.
     let hole = rustix::fs::seek(&file, SeekFrom::Hole(part.start));
     Ok(hole.is_ok_and(|hole| hole < part.end))
 }
 
-/// Not by way of an emulated disk, which has no such filesystem, and would take its time.
+/// Fills the log with zeroes. Bypasses an emulated disk: it has no allocation to prepare, and would take its emulated
+/// time.
 async fn zero(log: &Part) -> Outcome {
     let mut progress = Progress::new(format!("zeroing {}", log.spec));
     let filled =
@@ -288,7 +289,7 @@ async fn zero(log: &Part) -> Outcome {
     })
 }
 
-/// The device by a path that means the same after a reboot and from another directory.
+/// Returns the device with a path that stays valid after a reboot and from another directory.
 fn stable(spec: &Spec) -> Outcome<Spec> {
     let failed = |e: std::io::Error| Failure::io(format!("cannot identify {spec}: {e}"));
     let identity = forebay_os::identity(spec.path()).map_err(failed)?;
@@ -300,7 +301,7 @@ fn stable(spec: &Spec) -> Outcome<Spec> {
     if let Some(link) = link.filter(|_| !spec.path().starts_with("/dev/disk")) {
         return Ok(spec.at(link));
     }
-    // What the user wrote, if it is a name of that kind already; else without links.
+    // Keep the path of the user if it is already under /dev; otherwise use the path with symbolic links resolved.
     if spec.path().starts_with("/dev/") {
         return Ok(spec.clone());
     }

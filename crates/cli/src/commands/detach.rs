@@ -1,4 +1,5 @@
-//! `forebay detach`: drain, then stop. Or only stop, and leave the block device to the next daemon.
+//! `forebay detach`: drains a volume, then stops its daemon. With `--hand-over`, only stops the daemon and leaves the
+//! block device to the next daemon.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::result_line;
 
-/// How long a daemon that said it is done may take to end.
+/// Time for a daemon to exit after it reported completion.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &DetachArgs) -> Outcome {
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
         },
     };
     let done = drained(&mut client, &request, format!("draining {name}"))?;
-    // Its devices are free only when it is gone.
+    // The devices are free only after the process has exited.
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
         return Err(Failure::general(format!(
             "{name} is detached, but its daemon (process {pid}) does not end; the devices may \

@@ -1,4 +1,4 @@
-//! `forebay completions` and `forebay man`: the command line, told to shells and to `man`.
+//! `forebay completions` and `forebay man`: generate shell completions and manual pages from the command line.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn man(dir: Option<&Path>) -> Outcome {
     }
 }
 
-/// One page for the program and one for each command, and for each of its own commands.
+/// Writes a page for the program, for each command, and for each subcommand of a command.
 fn write_pages(command: &Command, dir: &Path) -> Outcome {
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     write_page(command, "forebay", dir)

@@ -1,4 +1,4 @@
-//! `forebay drain`: everything to the data device.
+//! `forebay drain`: moves all data to the data device.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use forebay_program::progress::Draining;
 use forebay_program::report::Reply;
 use forebay_program::result_line;
 
-/// How much longer than the whole drain may take a daemon may say nothing: it ends the drain itself, and says so.
+/// Additional time to wait for the answer after the time limit of the drain: the daemon itself ends the drain and
+/// reports the result.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &DrainArgs) -> Outcome {
@@ -36,16 +37,16 @@ pub(crate) fn run(args: &DrainArgs) -> Outcome {
     Ok(())
 }
 
-/// What came of a drain.
+/// Result of a drain.
 #[derive(Default)]
 pub(crate) struct Drained {
-    /// What is left in the log, in bytes.
+    /// Bytes left in the log.
     pub(crate) left: u64,
-    /// Why the data is not complete all the same, in words.
+    /// Reason why the data is not complete in spite of the drain, as text.
     pub(crate) incomplete: Option<String>,
 }
 
-/// Asks for something that drains, and shows how it goes.
+/// Sends a request that drains, and shows its progress.
 pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> Outcome<Drained> {
     let mut progress = Draining::new(what);
     let reply = client.ask(request, |left| progress.set(left));

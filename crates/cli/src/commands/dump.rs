@@ -1,4 +1,4 @@
-//! `forebay dump`: every structure of a log.
+//! `forebay dump`: prints every structure of a log.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -48,13 +48,13 @@ async fn print(own: &Own, rt: &Rt, json: bool) -> Outcome {
     let flushed = out.flush();
     dumped?;
     match written.and(flushed) {
-        // `dump | head` is no failure.
+        // A closed pipe, as with `dump | head`, is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| Failure::io(format!("cannot write: {error}"))),
     }
 }
 
-/// An item on one line: its kind, then `key=value` for each field.
+/// Formats an item on one line: its kind, then `key=value` for each field.
 fn text(item: &Value) -> String {
     let Value::Object(fields) = item else {
         return item.to_string();

@@ -1,4 +1,4 @@
-//! `forebay give-up`: what cannot be read from the log any more is lost.
+//! `forebay give-up`: declares data lost that can no longer be read from the log.
 
 use forebay_control::Request;
 use forebay_units::ByteLen;

@@ -1,4 +1,4 @@
-//! `forebay list`: which volumes there are.
+//! `forebay list`: lists the volumes that are attached or have a configuration file.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::result_line;
 
-/// One volume, as `--json` prints it; docs/status.md describes it.
+/// One volume, as `--json` prints it; docs/status.md describes the fields.
 #[derive(Serialize, Debug)]
 struct Item {
     name: String,
@@ -29,7 +29,7 @@ struct Item {
     dirty_bytes: Option<u64>,
 }
 
-/// How long a daemon may take to answer: it has nothing to wait for.
+/// Time for a daemon to answer. A status request never waits for a device.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &JsonArgs) -> Outcome {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &JsonArgs) -> Outcome {
     link::remove_stale(&dirs);
     let mut names: BTreeSet<Name> = dirs.described_names().into_iter().collect();
     names.extend(dirs.attached_names());
-    // Each on its own thread, so that daemons that do not answer are waited for at once.
+    // One thread per volume, so that the timeouts of unresponsive daemons run in parallel.
     let items: Vec<Item> = std::thread::scope(|scope| {
         let dirs = &dirs;
         let asked: Vec<_> = names
@@ -118,7 +118,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
             item.state = "unusable";
             item.detail = Some(failure.text);
         }
-        // Attached by its log alone.
+        // Attached by its log device alone.
         Err(_) => {}
     }
     match Client::try_within(dirs, name, PATIENCE) {

@@ -1,4 +1,4 @@
-//! The commands, one file each. What they share is beside this directory.
+//! The commands, one file each. Code that several commands share is beside this directory.
 
 pub(crate) mod attach;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! `forebay mount`: recover a filesystem and mount it, here or in the background.
+//! `forebay mount`: recovers a filesystem and mounts it, in the foreground or in the background.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -12,12 +12,12 @@ use forebay_stack::{MountOptions, Spec};
 use crate::args::{AcceptArgs, MountArgs, ServeArgs, TargetArgs};
 use crate::daemon::{self, MountWish, ServingArgs};
 
-/// `args` are those of the process, as far as they matter: another one is started with them.
+/// Mounts the filesystem. `args` are the relevant arguments of this process; the daemon process is started with them.
 pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
     let mut words = words(&mut mount)?;
     let is_remount = words.iter().any(|word| word == "remount");
     if is_remount {
-        // What the system shows of a mount comes with it.
+        // `mount -o remount` also passes the options that the mount table shows.
         words.retain(|word| word != "remount" && !is_of_fuse(word));
     }
     let options = match mount.options.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
     })
 }
 
-/// Whether a word is one that FUSE in the kernel shows.
+/// Returns true if the kernel's FUSE shows this option in the mount table.
 fn is_of_fuse(word: &str) -> bool {
     const KEYS: [&str; 6] = [
         "fd", "rootmode", "user_id", "group_id", "max_read", "blksize",
@@ -70,8 +70,8 @@ fn is_of_fuse(word: &str) -> bool {
     key.is_some_and(|key| KEYS.contains(&key))
 }
 
-/// Changes what may be done through a mount that is there. The kernel keeps these options; what the daemon does otherwise (which reads
-/// are noted, what is durable when) changes with the next mount.
+/// Changes the access options of an existing mount. The kernel keeps these options. The options that the daemon
+/// implements (which reads update access times, when data becomes durable) change only with the next mount.
 fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
     let dir = mount.dir.as_deref().ok_or_else(|| {
         Failure::usage(
@@ -80,11 +80,11 @@ fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
     })?;
     let dir = mount_point(dir);
     let mounts = forebay_os::mounts().unwrap_or_default();
-    // The last mount of a directory covers those before.
+    // The last mount on a directory covers the earlier ones.
     let top = mounts.iter().rfind(|mount| mount.point == dir);
     let source = mount.source.as_str();
     let is_it = |mount: &&forebay_os::Mount| {
-        // A device is not what the mount table names.
+        // The mount table contains names of volumes, not devices.
         let is_named = source.contains('/') || mount.source == Path::new(source);
         mount.fstype == forebay_os::FUSE_TYPE && is_named
     };
@@ -100,7 +100,7 @@ fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
         .map_err(|error| Failure::io(format!("cannot mount {} anew: {error}", dir.display())))
 }
 
-/// A name, or a device.
+/// Decodes the source: a name, or a device if it contains a slash.
 fn target(source: &str) -> Outcome<TargetArgs> {
     if source.contains('/') {
         let data: Spec = source.parse().map_err(Failure::usage)?;
@@ -115,7 +115,8 @@ fn target(source: &str) -> Outcome<TargetArgs> {
     })
 }
 
-/// The words behind `-o` that are no `KEY=VALUE`, or of fstab; the others are noted as if they stood on the command line.
+/// Returns the words of `-o` that are not options of this command. Stores the options of this command in `mount`, as if
+/// they were given on the command line.
 fn words(mount: &mut MountArgs) -> Outcome<Vec<String>> {
     let all = mount.options.join(",");
     let mut words = Vec::new();

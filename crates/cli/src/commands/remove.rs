@@ -1,5 +1,5 @@
-//! `forebay remove`: everything to the data device, then no trace of the volume but that; or, where there is no
-//! such device, no trace at all.
+//! `forebay remove`: moves all data to the data device, then erases the log and the configuration file. A volume
+//! without a separate data device is erased completely.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use forebay_program::report::left;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-/// How often progress is shown.
+/// Interval between two updates of the progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: RemoveArgs) -> Outcome {
@@ -36,7 +36,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let all = async || {
-        // As it is by default, however it is to be served.
+        // Open with default options: the volume is only drained, not served.
         Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default())
     };
     let (own, opened) = match lock.patiently(&rt, all).await {
@@ -66,7 +66,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         )));
     }
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
-    // What a log says of itself that may have been given up is not believed.
+    // A log that may have been abandoned is not trusted to describe its own state.
     let clean = info.clean && !witness.has_note(&info.volume);
     let stays = match opened {
         Ok(opened) => {
@@ -74,7 +74,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
             taken_home(&rt, &signals, (opened, clean), to, &args).await?
         }
         Err(_) if clean => None,
-        // It is only in use.
+        // The volume is only in use, not lost.
         Err(failure) if failure.code == Code::Refused => return Err(failure),
         Err(failure) => loses_log(&target, &failure, &args).map(|()| None)?,
     };
@@ -93,17 +93,17 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     Ok(())
 }
 
-/// Opens the device that says what the volume is, where another device of it cannot be opened.
+/// Opens the volume's own device, which describes the volume, after another of its devices could not be opened.
 fn own_alone(target: &Target, (rt, ring): (&Rt, &Rc<Ring>)) -> Outcome<Own> {
     let kind = target.tree.kind();
     let own = Own::open(rt, ring, (kind, target.own()), OpenOptions::existing());
     Ok(own?)
 }
 
-/// Removes the description of a volume whose own device is gone or holds something else, for the reason in `failure`. Nothing
-/// is erased.
+/// Removes the configuration file of a volume whose own device is gone or holds something else, for the reason in
+/// `failure`. Erases nothing.
 fn forget(dirs: &Dirs, target: &Target, args: &RemoveArgs, failure: &Failure) -> Outcome {
-    // What is in use, or cannot be read just now, may be the volume after all.
+    // A device that is in use, or cannot be read at the moment, may still be the volume.
     if !target.described || failure.code != Code::NotFound {
         return Err(failure.clone());
     }
@@ -122,7 +122,7 @@ fn forget(dirs: &Dirs, target: &Target, args: &RemoveArgs, failure: &Failure) ->
     Ok(())
 }
 
-/// Refuses to lose what the log holds, for the reason in `failure`, unless that is wanted.
+/// Refuses to lose the data in the log, for the reason in `failure`, unless `--force` is given.
 fn loses_log(target: &Target, failure: &Failure, args: &RemoveArgs) -> Outcome {
     if !args.force {
         return Err(Failure::new(
@@ -138,7 +138,8 @@ fn loses_log(target: &Target, failure: &Failure, args: &RemoveArgs) -> Outcome {
     Ok(())
 }
 
-/// Brings everything to the data device, if it is not there. Returns what is there when the volume is removed, in words.
+/// Moves all data to the data device, unless the log is clean. Returns a text that describes the data that remains
+/// after the removal.
 async fn taken_home(
     rt: &Rt,
     signals: &Signals,
@@ -154,7 +155,7 @@ async fn taken_home(
             target.name
         ))),
         Some(_) => Ok(None),
-        // Whatever became of the data device since.
+        // A clean log needs no data device, whatever its state.
         None if clean => Ok(stays),
         None => match drain_home(rt, signals, opened, to, args).await {
             Ok(()) => Ok(stays),
@@ -221,7 +222,7 @@ async fn erase(own: &Own) -> Outcome {
     erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", own.spec())))
 }
 
-/// Whether the description of that name, if there is one, is of this very volume.
+/// Returns true if the configuration file of that name, if any, belongs to this volume.
 fn is_described(dirs: &Dirs, target: &Target) -> bool {
     target.described
         || dirs.description(&target.name).is_ok_and(|description| {

@@ -1,4 +1,4 @@
-//! `forebay resize`: a volume takes the length that its devices have now, attached or not.
+//! `forebay resize`: adopts the present length of the devices, for an attached or a detached volume.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(args: ResizeArgs) -> Outcome {
     Ok(())
 }
 
-/// Asks the daemon that serves the volume.
+/// Sends the request to the daemon that serves the volume.
 fn attached(client: &mut Client, name: &Name, size: Option<ByteLen>) -> Outcome {
     let size = size.map(|size| size.0);
     let resized = match client.ask(&Request::Resize { size }, |_| {})? {

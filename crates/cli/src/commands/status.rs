@@ -1,4 +1,4 @@
-//! `forebay status`: how attached volumes are doing.
+//! `forebay status`: shows the state of attached volumes.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -15,11 +15,11 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::Report;
 
-/// How often `--watch` asks again.
+/// Interval between two requests of `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// How long a daemon may take to answer when all are asked: it has nothing to wait for.
+/// Time for each daemon to answer when all daemons are asked. A status request never waits for a device.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Moves a terminal's cursor home and clears what is below.
+/// Moves the cursor of a terminal to the top left and clears the screen below it.
 const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
             out.push_str("no volume is attached\n");
         }
         let mut stdout = std::io::stdout().lock();
-        // Whoever read it may have gone: `status --watch | head`.
+        // The reader of the pipe may have exited, as with `status --watch | head`.
         if stdout
             .write_all(out.as_bytes())
             .and_then(|()| stdout.flush())
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
     }
 }
 
-/// Asks one volume, or all that are attached.
+/// Asks one volume, or all attached volumes.
 fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
     let mut seen = Seen::default();
     if let Some(name) = name {
@@ -80,7 +80,7 @@ fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
         match Client::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => match client.status() {
                 Ok(report) => seen.reports.push(report),
-                // The others are not to blame.
+                // Report the failure, and go on with the other volumes.
                 Err(failure) => seen.notes.push(failure.text),
             },
             Err(Absent::NotAttached) => {}
@@ -104,7 +104,7 @@ impl Lines {
     }
 }
 
-/// A report for people; with `earlier`, of a moment ago, also rates.
+/// Formats a report as text for people. With `earlier`, a report of a moment before, also shows rates.
 fn text(report: &Report, earlier: Option<&Report>) -> String {
     let service = &report.service;
     let mut lines = Lines::default();
@@ -164,7 +164,7 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     lines.add("data", format!("{}, {len}", service.data));
 }
 
-/// What makes the block device, and which it is now.
+/// Names the front end and the present kernel device.
 fn how(service: &Service) -> String {
     let via = &service.via;
     match &service.kernel_device {

@@ -1,4 +1,4 @@
-//! `forebay tune`: how a volume places data is said or changed, attached or not.
+//! `forebay tune`: shows or changes the placement of an attached or detached volume.
 
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: TuneArgs) -> Outcome {
     tell(&name, &tuned, json)
 }
 
-/// Asks the daemon that serves the volume.
+/// Sends the request to the daemon that serves the volume.
 fn attached(client: &mut Client, args: &TuneArgs) -> Outcome<TunedTo> {
     let placement = args.placement.map(|placement| placement.to_string());
     match client.ask(&Request::Tune { placement }, |_| {})? {

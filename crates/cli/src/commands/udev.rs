@@ -1,4 +1,4 @@
-//! `forebay udev`: whose block device it is, as udev imports it. Not for users.
+//! `forebay udev`: prints the volume of a block device in the form that udev imports. Not for users.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::Outcome;
 use forebay_program::result_line;
 
-/// Prints nothing where the device is nobody's: udev asks for every device of that kind.
+/// Prints nothing for a device that belongs to no volume: udev asks for every device of these kinds.
 pub(crate) fn run(device: &Path) -> Outcome {
     if let Some(name) = link::name_of(&Dirs::new()?, device) {
         result_line!("FOREBAY_NAME={name}");

@@ -1,4 +1,4 @@
-//! `forebay umount`: unmount a filesystem, and wait for its daemon to have made all of it durable.
+//! `forebay umount`: unmounts a filesystem, and waits until its daemon has made all data durable.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use super::drain::drained;
 use crate::args::UmountArgs;
 use crate::lock::cut_off_killed;
 
-/// How long a daemon that said it is done may take to end.
+/// Time for a daemon to exit after it reported completion.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a daemon may take to answer when all are asked: it has nothing to wait for.
+/// Time for each daemon to answer when all daemons are asked. A status request never waits for a device.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &UmountArgs) -> Outcome {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &UmountArgs) -> Outcome {
     }
 }
 
-/// Unmounts what nobody uses.
+/// Unmounts a filesystem that is not in use.
 fn in_order(name: &Name, mut client: Client) -> Outcome {
     let pid = client.pid()?;
     let process = Process::open(pid);
@@ -57,7 +57,7 @@ fn in_order(name: &Name, mut client: Client) -> Outcome {
     Ok(())
 }
 
-/// The mounted filesystem of that name, or in that directory.
+/// Returns the mounted filesystem with that name, or in that directory.
 fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
     let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
     if let Some(name) = named
@@ -88,15 +88,16 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
                 return Ok(Some((name, client)));
             }
             Ok(_) => {}
-            // Perhaps not the one that is meant.
+            // The daemon may serve another filesystem than the requested one.
             Err(failure) => silent = Some(failure),
         }
     }
     silent.map_or(Ok(None), Err)
 }
 
-/// Unmounts what is in use, or whose daemon does not answer. What the kernel has of it is written back first, as far as
-/// the daemon takes it; then the kernel ends all requests with errors, on which the daemon closes the volume.
+/// Unmounts a filesystem that is in use, or whose daemon does not answer. First writes back the cached data of the
+/// kernel, as far as the daemon accepts it. Then the kernel ends all requests with errors, and the daemon closes the
+/// volume.
 fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) -> Outcome {
     let (mut dir, mut process, answers) = (directory(dirs, what), None, found.is_ok());
     match found {
@@ -124,7 +125,7 @@ fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) ->
     };
     let unmount = |flags| rustix::mount::unmount(&dir, flags | UnmountFlags::NOFOLLOW);
     match unmount(UnmountFlags::FORCE) {
-        // It is cut off, and in use still. Its daemon unmounts it then.
+        // The connection is cut, and the filesystem is still in use. Its daemon unmounts it then.
         Ok(()) | Err(Errno::BUSY | Errno::INVAL) => {}
         Err(error) => return Err(cannot(error)),
     }
@@ -143,7 +144,8 @@ fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) ->
     Ok(())
 }
 
-/// Has the kernel write back what it has of the filesystem, which may never end if the device fails.
+/// Makes the kernel write back its cached data of the filesystem. Waits at most [`END_PATIENCE`]: on a failing device
+/// the write-back may never end.
 fn write_back(dir: &Path) {
     let (tell, told) = mpsc::channel();
     let dir = dir.to_owned();
@@ -154,21 +156,21 @@ fn write_back(dir: &Path) {
     let _ = told.recv_timeout(END_PATIENCE);
 }
 
-/// True if a filesystem by FUSE is mounted there.
+/// Returns true if a FUSE filesystem is mounted on this directory.
 fn is_mounted(dir: &Path) -> Outcome<bool> {
     let mounts = forebay_os::mounts().map_err(Failure::io)?;
     let mut there = mounts.iter().filter(|mount| mount.point == dir);
     Ok(there.any(|mount| mount.fstype == forebay_os::FUSE_TYPE))
 }
 
-/// The directory that is meant: where the volume of that name was mounted, or as it is.
+/// Returns the mount directory of the volume with that name, or the argument as a directory.
 fn directory(dirs: &Dirs, what: &Path) -> PathBuf {
     let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
     let noted = named.and_then(|name| dirs.noted_mount(&name));
     noted.unwrap_or_else(|| mount_point(what))
 }
 
-/// Takes away what a daemon that was killed left mounted.
+/// Removes a mount that a killed daemon left behind.
 fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
     let dir = directory(dirs, what);
     let mounts = forebay_os::mounts().map_err(Failure::io)?;

@@ -1,7 +1,7 @@
-//! The block device of the daemon, and the link to it: which there are now.
+//! The block device of the daemon and its link, in their present state.
 //!
-//! A device is named only while this daemon has it. It goes by a detach, and by other programs (`losetup -d`); another
-//! volume, or anything else, may have its name then.
+//! A device is named only while this daemon owns it. A detach or another program (`losetup -d`) removes it; afterwards
+//! its name may belong to another volume, or to anything else.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,20 +12,20 @@ use forebay_stack::Name;
 
 use crate::link::DeviceLink;
 
-/// The block device, if there is one or was.
+/// The present or former block device.
 pub(super) struct BlockDevice(RefCell<State>);
 
 enum State {
-    /// There never was one.
+    /// The volume never had a block device.
     Never,
-    /// With its link, or why there is no link.
+    /// The device, with its link, or the reason why the link is missing.
     There(Held, Result<DeviceLink, String>),
-    /// It was taken away, with its name then.
+    /// The device was removed; contains its former name.
     Gone(String),
 }
 
 impl BlockDevice {
-    /// Takes over what a front end has made, and makes its link.
+    /// Takes over the device that a front end has made, and makes its link.
     pub(super) fn new(held: Option<Held>, dirs: &Dirs, name: &Name) -> BlockDevice {
         let state = match held {
             None => State::Never,
@@ -37,7 +37,7 @@ impl BlockDevice {
         BlockDevice(RefCell::new(state))
     }
 
-    /// The device as the kernel names it.
+    /// Returns the kernel's name of the device.
     pub(super) fn kernel_name(&self) -> Option<String> {
         match &*self.0.borrow() {
             State::There(held, _) if held.is_there() => Some(text(held.path())),
@@ -45,7 +45,7 @@ impl BlockDevice {
         }
     }
 
-    /// What users open: the link, or the device where there is no link.
+    /// Returns the name that users open: the link, or the device if the link is missing.
     pub(super) fn name(&self) -> Option<String> {
         match &*self.0.borrow() {
             State::There(held, Ok(link)) if link.is_there() && held.is_there() => {
@@ -55,7 +55,7 @@ impl BlockDevice {
         }
     }
 
-    /// Why there is no device any more, or no link to it.
+    /// Returns the reason why the device or its link has disappeared.
     pub(super) fn what_is_wrong(&self) -> Option<String> {
         match &*self.0.borrow() {
             State::Never => None,
@@ -75,14 +75,14 @@ impl BlockDevice {
         }
     }
 
-    /// Takes the link away, before the device goes.
+    /// Removes the link before the device is removed.
     pub(super) fn hide_link(&self) {
         if let State::There(_, Ok(link)) = &*self.0.borrow() {
             link.hide();
         }
     }
 
-    /// Puts the link back after the device could not be taken away, if it is there still.
+    /// Restores the link after the device could not be removed, if the device still exists.
     pub(super) fn stays(&self) {
         let is_there = match &*self.0.borrow() {
             State::There(held, link) if held.is_there() => {
@@ -108,7 +108,7 @@ impl BlockDevice {
         }
     }
 
-    /// Records that the device was taken away.
+    /// Records that the device was removed.
     pub(super) fn gone(&self) {
         let mut state = self.0.borrow_mut();
         if let State::There(held, link) = &*state {

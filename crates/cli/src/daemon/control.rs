@@ -1,7 +1,7 @@
-//! The daemon's side of the control socket; docs/control.md describes what is said.
+//! The daemon's side of the control socket; docs/control.md describes the protocol.
 //!
-//! A client can cost the volume nothing but a little memory: the number of clients, the length of a
-//! request and the time to send one are bounded.
+//! A client costs the volume only a little memory: the number of clients, the length of a request and the time to send
+//! a request are bounded.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -20,25 +20,25 @@ use super::{Daemon, place};
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::{Reply, left};
 
-/// Clients at a time; the next is closed at once.
+/// Maximum number of clients; a further connection is closed at once.
 const CLIENTS_MAX: usize = 32;
-/// How long a client may send nothing, and how long it may leave a reply unfetched.
+/// Time for a client to send its next request, and to fetch a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long draining goes on without getting anywhere while the data device fails.
+/// Time that a drain goes on without progress while the data device fails.
 const STUCK_PATIENCE: Duration = Duration::from_secs(30);
-/// How often progress is told.
+/// Interval between two progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// What is being done while users' last writes come from the kernel, and while what came becomes durable.
+/// Activity while the kernel writes back its cached data, and while the volume makes this data durable.
 const WRITING_BACK: &str = "writing back";
 const CLOSING: &str = "closing";
-/// What is being done while the volume takes the length of its devices.
+/// Activity while the volume adopts the length of its devices.
 const RESIZING: &str = "resizing";
-/// The same while a volume's placement is changed.
+/// Activity while the placement of the volume is changed.
 const TUNING: &str = "changing the placement";
-/// How long to wait when the process has no descriptor left for a client.
+/// Pause when the process has no file descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes clients for ever.
+/// Accepts clients forever.
 pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
     let clients = Rc::new(Cell::new(0));
     loop {
@@ -62,13 +62,13 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
     }
 }
 
-/// The client is gone or does not keep the rules.
+/// The client has disconnected or violates the protocol.
 struct Gone;
 
 struct Client {
     daemon: Rc<Daemon>,
     stream: Stream,
-    /// What came after the last request.
+    /// Bytes received after the last request.
     received: Vec<u8>,
 }
 
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The next line, without its end; `None` at the end of the connection.
+    /// Returns the next line without its newline; `None` at the end of the connection.
     async fn line(&mut self) -> Result<Option<Vec<u8>>, Gone> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -182,7 +182,8 @@ impl Client {
         }
     }
 
-    /// Says how closing the volume went and ends, or why it is not closed.
+    /// Reports the result of closing the volume and makes the daemon exit, or reports the reason why the volume stays
+    /// open.
     async fn ended(&self, ended: Outcome<Outcome<u64>>) -> Result<(), Gone> {
         match ended {
             Ok(closed) => {
@@ -194,7 +195,7 @@ impl Client {
         }
     }
 
-    /// Has the daemon end.
+    /// Makes the daemon exit.
     fn end(&self) {
         self.daemon.detached.set(true);
         self.daemon.changed.notify_all();
@@ -212,8 +213,8 @@ impl Client {
         self.say(&reply).await
     }
 
-    /// Drains and tells how it goes. Ends early if the client goes away and is needed, the time is over, the
-    /// daemon is told to stop, or the data device fails for good.
+    /// Drains and reports progress. Ends early if a needed client disconnects, the time limit is reached, the daemon
+    /// must stop, or the data device fails without progress.
     async fn drain(
         &self,
         timeout: Option<Duration>,
@@ -259,7 +260,7 @@ impl Client {
         }
     }
 
-    /// Has the volume count as lost what it cannot read from its log, and waits until that is done.
+    /// Makes the volume declare the unreadable data in its log lost, and waits until that is done.
     async fn give_up(&self) -> Result<Outcome<u64>, Gone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;
@@ -310,7 +311,7 @@ impl Client {
         ))
     }
 
-    /// Does what is done whether the client waits for it or not, and tells that it goes on.
+    /// Runs `work` to completion, whether the client waits or not, and reports progress meanwhile.
     async fn telling<T>(&self, doing: &str, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -339,9 +340,9 @@ impl Client {
         }
     }
 
-    /// Leaves the block device as it is to the next daemon, and gives how closing the volume went. That
-    /// makes durable what was acknowledged: the next daemon may be long in coming. Whether it succeeds or
-    /// not, from then on nobody but the next daemon can serve the device.
+    /// Leaves the block device as it is to the next daemon, and returns the result of closing the volume. The close
+    /// makes acknowledged writes durable, since the next daemon may start much later. Even if the close fails, only the
+    /// next daemon can serve the device from then on.
     async fn hand_over(&self) -> Outcome<Outcome<u64>> {
         let daemon = &self.daemon;
         self.no_clients()?;
@@ -355,20 +356,21 @@ impl Client {
         }))
     }
 
-    /// Drains while the block device is there, and takes the device away when all is drained: until then the volume is
-    /// attached as it was, whether the data device fails or the client goes away. Taking the device away refuses if
-    /// anybody uses it, and writes back what the kernel has cached of it, which is then drained as well. Gives how closing
-    /// the volume went: whether it succeeds or not, it is not served any more.
+    /// Drains while the block device is still in use, and removes the device afterwards. Until then the volume stays
+    /// attached as before, even if the data device fails or the client disconnects. The removal refuses if the device
+    /// is in use. It also writes back the data that the kernel has cached for the device, and this data is drained as
+    /// well. Returns the result of closing the volume; even if the close fails, the volume is no longer served.
     async fn detach(&self, keep_dirty: bool) -> Result<Outcome<Outcome<u64>>, Gone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
-        // A filesystem that is unmounted is closed whatever its device says: nobody could mount it again from here.
+        // An unmounted filesystem is closed even if its device fails: it could not be mounted again from here.
         let drains = !keep_dirty && daemon.mounted.is_none();
         if drains {
             if let Err(failure) = self.drain_in_use().await? {
                 return Ok(Err(failure));
             }
-            // A client that went away at the end of the drain has not seen it, and expects the volume as it was.
+            // A client that disconnected at the end of the drain has not seen the result, and expects the volume as
+            // before.
             let left = left(&daemon.volume.status());
             self.say(&Reply::Progress(left)).await?;
         }
@@ -378,7 +380,8 @@ impl Client {
         if let Err(failure) = self.telling(WRITING_BACK, stop_front(daemon)).await {
             return Ok(Err(self.not_detached(&failure)));
         }
-        // What was written since, and by the kernel just now. The device is gone, so this is not given up with the client.
+        // Drain the data written since, including the kernel's write-back. The device is gone, so this drain goes on
+        // even if the client disconnects.
         if drains && let Err(failure) = self.drain(None, Audience::MayGo).await? {
             if daemon.stopping.get() {
                 return Ok(Err(failure));
@@ -404,13 +407,13 @@ impl Client {
         })))
     }
 
-    /// What of a detach can be done, and take long, while the block device is there as before.
+    /// Does the long part of a detach while the block device stays in use: the checks and the drain.
     async fn drain_in_use(&self) -> Result<Outcome, Gone> {
         let daemon = &self.daemon;
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
         }
-        // Before a drain that would be for nothing.
+        // Check before a drain that would be useless.
         if let Err(failure) = check_front(daemon).await {
             return Ok(Err(self.not_detached(&failure)));
         }
@@ -435,7 +438,7 @@ impl Client {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
         let at = match daemon.block_device.name() {
-            // The failure has the kernel's name of it.
+            // The failure text already contains the kernel's name of the device.
             Some(device) if Some(&device) != daemon.block_device.kernel_name().as_ref() => {
                 format!(" ({device})")
             }
@@ -445,14 +448,14 @@ impl Client {
     }
 }
 
-/// Whether work ends when the client goes away that was to be told of it.
+/// Tells whether a drain ends when the client that receives its progress disconnects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Needed,
     MayGo,
 }
 
-/// A client waits for a long answer; the process does not end before that is sent.
+/// A client that waits for a long answer. The process does not exit before the answer is sent.
 struct Waits<'a>(&'a Daemon);
 
 impl Waits<'_> {

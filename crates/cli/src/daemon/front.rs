@@ -1,4 +1,4 @@
-//! What makes a block device of the volume.
+//! The front end, which makes a block device or a mounted filesystem of the volume.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,9 +19,9 @@ use super::via::best_available;
 use crate::waiting;
 use forebay_program::failure::{Code, Failure, Outcome};
 
-/// What is in front of the volume besides the NBD server.
+/// The front end of the volume, besides the NBD server.
 pub(super) enum Front {
-    /// Nothing.
+    /// No front end.
     None,
     /// A loop device over a FUSE file.
     Loop(Box<LoopVolume>),
@@ -29,20 +29,20 @@ pub(super) enum Front {
     Nbd(NbdDevice),
     /// A device of the kernel's userspace block driver.
     Ublk(UblkDevice),
-    /// Not a block device, but a filesystem that is mounted; and whether a dead mount was in its place.
+    /// A mounted filesystem instead of a block device. The flag is true if a stale mount was in its place.
     Mount(Box<MountFront>, bool),
 }
 
-/// How a volume is served.
+/// The way a volume is served.
 pub(super) enum How {
-    /// As a block device, in that way.
+    /// As a block device, by this front end.
     Block(Via),
     /// As a filesystem.
     Mount(MountPlan),
 }
 
 impl Front {
-    /// Makes the block device, or takes up the one that a daemon before this one left.
+    /// Makes the block device, or takes over the device that the previous daemon left.
     pub(super) async fn start(
         place: Place<'_>,
         via: Via,
@@ -100,7 +100,7 @@ impl Front {
         }
     }
 
-    /// The choice by its name.
+    /// Returns the name of the front end.
     pub(super) fn via(&self) -> &'static str {
         match self {
             Front::None => "none",
@@ -111,7 +111,7 @@ impl Front {
         }
     }
 
-    /// The block device, to look whether it is still there.
+    /// Returns a handle that shows if the block device still exists.
     pub(super) fn held(&self) -> Option<Held> {
         match self {
             Front::None | Front::Mount(..) => None,
@@ -121,7 +121,7 @@ impl Front {
         }
     }
 
-    /// Where a filesystem is mounted.
+    /// Returns the directory where a filesystem is mounted.
     pub(super) fn mounted(&self) -> Option<String> {
         match self {
             Front::Mount(mount, _) => Some(mount.dir()),
@@ -129,7 +129,7 @@ impl Front {
         }
     }
 
-    /// Of a filesystem, whether requests come by io_uring.
+    /// Returns true if the requests of a filesystem come through io_uring. `None` for a block device.
     pub(super) fn is_by_ring(&self) -> Option<bool> {
         match self {
             Front::Mount(mount, _) => Some(mount.is_by_ring()),
@@ -137,7 +137,7 @@ impl Front {
         }
     }
 
-    /// Waits until it is taken away by somebody else.
+    /// Returns a handle that waits until another program has unmounted the filesystem. `None` for a block device.
     pub(super) fn over(&self) -> Option<forebay_serve::fuse::Over> {
         match self {
             Front::Mount(mount, _) => Some(mount.over()),
@@ -145,7 +145,7 @@ impl Front {
         }
     }
 
-    /// What a user should know of how it came about, if there is anything.
+    /// Returns a note for the user about the start, if any.
     pub(super) fn note(&self) -> Option<String> {
         let (path, resumed) = match self {
             Front::Ublk(device) => (device.path(), device.is_resumed()),
@@ -169,7 +169,7 @@ impl Front {
         }
     }
 
-    /// True if the block device outlives this process, and waits for the next.
+    /// Returns true if the block device outlives this process and waits for the next daemon.
     pub(super) fn is_outlived(&self) -> bool {
         match self {
             Front::Ublk(device) => device.is_recoverable(),
@@ -178,8 +178,8 @@ impl Front {
         }
     }
 
-    /// Leaves the block device to the next daemon of the volume, without an error to whoever uses it.
-    /// Returns when no request is being carried out.
+    /// Leaves the block device to the next daemon of the volume, without errors for its users. Returns when no request
+    /// is in progress.
     pub(super) async fn hand_over(&self) -> Outcome {
         match self {
             Front::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
@@ -191,7 +191,7 @@ impl Front {
         }
     }
 
-    /// Has what can wait for the next daemon wait for it, and see no error.
+    /// Makes requests that can wait for the next daemon wait, instead of failing them.
     pub(super) fn let_wait(&self) {
         match self {
             Front::Ublk(device) => device.let_wait(),
@@ -200,7 +200,7 @@ impl Front {
         }
     }
 
-    /// Looks whether anybody uses the block device, without undoing anything.
+    /// Checks that the block device is not in use, without changing anything.
     pub(super) async fn check_unused(&self) -> Outcome {
         match self {
             Front::None | Front::Mount(..) => Ok(()),
@@ -210,7 +210,7 @@ impl Front {
         }
     }
 
-    /// Tells the kernel that the volume became longer. None if there is no block device.
+    /// Tells the kernel that the volume became longer. `None` for a volume without a block device.
     pub(super) fn resize(
         &self,
         volume: &str,
@@ -233,8 +233,8 @@ impl Front {
         })
     }
 
-    /// Takes the block device away. If somebody uses it, nothing happens but the failure that says
-    /// who. Afterwards this is [`Front::None`].
+    /// Removes the block device. If the device is in use, changes nothing and returns a failure that names the user.
+    /// Afterwards this is [`Front::None`].
     pub(super) async fn stop(&mut self) -> Outcome {
         match self {
             Front::None => return Ok(()),
@@ -248,8 +248,8 @@ impl Front {
     }
 }
 
-/// Sees to it that what a killed daemon left of a block device that is no ublk device is not in use any
-/// more. (To attach in the way of that device does so by itself.)
+/// Removes the leftover loop or nbd device of a killed daemon, or fails if it is in use. Attaching through the same
+/// front end does this by itself.
 async fn clear_other_leftovers(place: Place<'_>) -> Outcome {
     let (dir, name) = (
         place.dirs.make_runtime()?.to_owned(),
@@ -287,10 +287,10 @@ fn still_used(error: &dyn std::fmt::Display) -> Failure {
     Failure::refused(format!("{error}; unmount or close it first"))
 }
 
-/// The best there is on this system, if the choice is ours, and what the user should know of it.
+/// Returns the best available front end for [`Via::Auto`], otherwise the given one; and a note for the user.
 ///
 /// # Errors
-/// If what the user chose can be told beforehand not to be there.
+/// If the front end that the user chose is known to be unavailable.
 pub(super) fn choose(via: Via) -> Outcome<(Via, Option<String>)> {
     match via {
         Via::Auto => {
@@ -305,7 +305,7 @@ pub(super) fn choose(via: Via) -> Outcome<(Via, Option<String>)> {
     }
 }
 
-/// What to do about a dead block device that is still in use.
+/// Advice for a stale block device that is still in use.
 const LEFT: &str = " (left by a daemon that was killed); unmount it, then attach again";
 
 fn loop_failed(error: &AttachError) -> Failure {

@@ -1,9 +1,9 @@
-//! Others who write to what a volume is made of.
+//! Detection of other programs that write to the devices of a volume.
 //!
-//! Locks and exclusive opens keep out whoever asks for them. A loop device does not ask: `losetup` or
-//! `mount -o loop` of the data image while it is attached puts a second writer beneath the cache, and
-//! the kernel has no way to refuse that on our behalf. So it is looked for, every few seconds and for
-//! each `status`, and said as loudly as can be.
+//! Locks and exclusive opens keep out programs that ask for them. A loop device does not ask. `losetup` or `mount -o
+//! loop` of the data image while it is attached puts a second writer beneath the cache, and the kernel cannot refuse
+//! this for us. The daemon therefore looks for loop devices every few seconds and for each `status`, and reports them
+//! prominently.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use super::Daemon;
 use crate::target::Target;
 
-/// How often is looked. A look reads a small file of `/sys` for each loop device there is.
+/// Interval between two checks. A check reads a small file of `/sys` for each loop device.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What is known of them.
+/// The known loop devices over the volume's devices.
 pub(super) struct Intruders {
-    /// What they are of the volume, and their paths.
+    /// The role of each device of the volume, and its path.
     devices: Vec<(String, PathBuf)>,
     seen: RefCell<Vec<String>>,
 }
@@ -34,7 +34,7 @@ impl Intruders {
         }
     }
 
-    /// Those there are now, one sentence each; new ones are logged.
+    /// Returns the present loop devices over the volume's devices, as one sentence each. Logs new ones.
     pub(super) fn look(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, path) in &self.devices {
@@ -53,7 +53,7 @@ impl Intruders {
     }
 }
 
-/// Looks as long as the daemon lives.
+/// Checks at intervals as long as the daemon runs.
 pub(super) async fn watch(daemon: Rc<Daemon>) {
     loop {
         daemon.intruders.look();

@@ -1,8 +1,8 @@
-//! The lengths of the devices that a volume is made of.
+//! The lengths of a volume's devices.
 //!
-//! A file can be cut short while it is in use, and nothing keeps that away. What lay beyond its new end is lost, and the
-//! next write makes the file as long as before, with zeroes in between. So the lengths are looked at every few seconds,
-//! and at the end of a drain, before the data device is called complete.
+//! A file can be truncated while it is in use, and nothing prevents this. Data beyond the new end is lost, and the next
+//! write extends the file again, with zeroes in between. The daemon therefore checks the lengths every few seconds. It
+//! also checks them at the end of a drain, before it reports the data device as complete.
 
 use std::cell::Cell;
 use std::fs::{self, Metadata};
@@ -20,18 +20,18 @@ struct Length {
     /// `data`, `log`.
     role: String,
     path: PathBuf,
-    /// Which file it is: another may come to be at the path.
+    /// Device and inode number of the file: another file may replace it at the path.
     file: (u64, u64),
-    /// The bytes that are the volume's end here.
+    /// End of the volume's part of the device, in bytes.
     needed: Cell<u64>,
-    /// The volume has a part of it, which does not grow.
+    /// True if the volume uses a part of the device. Such a part does not grow.
     is_part: bool,
-    /// The least length that was seen, in bytes.
+    /// The smallest length seen, in bytes.
     least: Cell<u64>,
 }
 
 impl Lengths {
-    /// As they are at attach.
+    /// Records the lengths at attach.
     pub(super) fn new(target: &Target) -> Lengths {
         let devices = target.tree.devices().into_iter();
         let lengths = devices.filter_map(|(role, spec)| {
@@ -49,17 +49,18 @@ impl Lengths {
         Lengths(lengths.collect())
     }
 
-    /// The volume took the lengths that its devices have now: what lies there is the volume's, too.
+    /// Records that the volume has adopted the present lengths: the new space belongs to the volume, too.
     pub(super) fn grown(&self) {
         self.0.iter().for_each(Length::grown);
     }
 
-    /// The devices that were cut short since, one sentence each; new ones are logged.
+    /// Returns the devices that were truncated since attach, as one sentence each. Logs new ones.
     pub(super) fn look(&self) -> Vec<String> {
         self.0.iter().filter_map(Length::look).collect()
     }
 
-    /// Those of them that hold the volume when all is drained. A log that was cut short fails, which is said otherwise.
+    /// Returns the truncated devices among those that hold the volume after a drain. A truncated log fails its reads,
+    /// which is reported elsewhere.
     pub(super) fn of_data(&self) -> Vec<String> {
         let of_data = self.0.iter().filter(|length| length.role != "log");
         of_data.filter_map(Length::look).collect()
@@ -67,7 +68,7 @@ impl Lengths {
 }
 
 impl Length {
-    /// The length of the file or device, if it is still the same.
+    /// Returns the length of the file or device, if the path still leads to it.
     fn now(&self) -> Option<u64> {
         let now = fs::metadata(&self.path).ok();
         let now = now.filter(|now| (now.dev(), now.ino()) == self.file);
@@ -108,7 +109,7 @@ impl Length {
     }
 }
 
-/// The length of a file or block device. Reads `/sys` only, so it may be asked while serving.
+/// Returns the length of a file or block device. Reads only `/sys` for a device, so it is safe while serving.
 fn len(metadata: &Metadata) -> Option<u64> {
     if !metadata.file_type().is_block_device() {
         return Some(metadata.len());

@@ -1,17 +1,17 @@
-//! Memory that a burst leaves behind.
+//! Returns memory to the system after a burst.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::Daemon;
 
-/// How often is looked. A look asks the allocator for its accounts.
+/// Interval between two checks. A check asks the allocator for its statistics.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// So much free memory is kept for what comes next, in bytes.
+/// Free memory kept for the next requests, in bytes.
 const KEPT: usize = 16 << 20;
 
-/// Gives back what is free whenever nothing is on its way to the data device. While something is, its
-/// buffers would only be asked for again.
+/// Returns free memory to the system whenever no data is being destaged. During a destage, its buffers would only be
+/// allocated again.
 pub(super) async fn give_back(daemon: Rc<Daemon>) {
     loop {
         daemon.rt.sleep(LOOK_EVERY).await;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use forebay_program::report::Report;
 
-/// The metrics of one scrape.
+/// Formats the metrics of a scrape.
 pub(super) fn text(report: Report) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Snapshot(report)));
@@ -53,7 +53,7 @@ impl Collector for Snapshot {
     }
 }
 
-/// A number of a report; `of` is whose.
+/// Encodes a number of a report; `of` names its source.
 fn metric(
     to: &mut DescriptorEncoder<'_>,
     of: &str,
@@ -75,7 +75,7 @@ fn metric(
     }
 }
 
-/// One sample for each mode there is.
+/// Encodes a sample for each possible mode.
 fn modes(
     to: &mut DescriptorEncoder<'_>,
     of: &str,
@@ -95,7 +95,7 @@ fn modes(
     sample(to, &format!("{of}_mode"), help, Kind::Gauge, &modes)
 }
 
-/// The quantiles of a latency, and how many there were.
+/// The quantiles of a latency.
 const QUANTILES: [(&str, &str); 5] = [
     ("0.5", "p50_us"),
     ("0.9", "p90_us"),
@@ -128,7 +128,7 @@ fn latency(
 type Label<'a> = (&'a str, &'a str);
 type Labels<'a> = &'a [Label<'a>];
 
-/// One metric with all its samples.
+/// Encodes a metric with all its samples.
 fn sample(
     to: &mut DescriptorEncoder<'_>,
     name: &str,

@@ -1,8 +1,8 @@
-//! The process that serves one volume.
+//! The process that serves a volume.
 //!
-//! Everything runs on the volume's one executor: the write cache, the NBD server, the control
-//! socket, the metrics and the page. What starts it is in `start.rs`, how it ends in `stop.rs`; `spawn.rs` is the
-//! other side, the `attach` that waits for a daemon in the background to be ready.
+//! The write cache, the NBD server, the control socket, the metrics and the page all run on one executor. `start.rs`
+//! starts the service and `stop.rs` ends it. `spawn.rs` is the other side: the `attach` process that waits until its
+//! background daemon is ready.
 
 mod block_device;
 mod control;
@@ -48,7 +48,7 @@ use lengths::Lengths;
 pub(crate) use mount::mount_flags;
 pub(crate) use spawn::in_background;
 
-/// Where a front end works.
+/// The environment of a front end.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     rt: &'a Rt,
@@ -56,11 +56,11 @@ struct Place<'a> {
     dirs: &'a Dirs,
     memory: &'a Memory,
     name: &'a Name,
-    /// What is served.
+    /// The served volume.
     volume: &'a dyn Layer,
 }
 
-/// The NBD server, and what its clients are told.
+/// The NBD server, and the URI for its clients.
 struct Nbd {
     server: Server,
     uri: String,
@@ -72,42 +72,42 @@ struct Daemon {
     started: Instant,
     target: Target,
     volume: Rc<dyn Layer>,
-    /// What it is on.
+    /// The devices that hold the volume.
     media: place::Media,
-    /// For the data of all requests, whichever way they come.
+    /// Memory for the data of all requests, from every front end.
     memory: Memory,
-    /// Serves it over NBD, if it is a block device.
+    /// The NBD server, if the volume is a block device.
     nbd: Option<Nbd>,
-    /// Where the page is, if there is one.
+    /// The URL of the page, if enabled.
     http: Option<String>,
     via: String,
-    /// Taken out while it is being stopped.
+    /// `None` while the front end is being stopped.
     front: RefCell<Option<Front>>,
     block_device: BlockDevice,
-    /// Where a filesystem is mounted.
+    /// The directory where a filesystem is mounted.
     mounted: Option<String>,
-    /// The block device outlives this process, and waits for the next.
+    /// The block device outlives this process and waits for the next daemon.
     outlived: bool,
     intruders: Intruders,
     lengths: Lengths,
-    /// Held while the volume takes a new length.
+    /// Held while the volume adopts a new length.
     resizing: Rc<Lock>,
-    /// Set when a client detached the volume: everything is closed.
+    /// Set when a client detached the volume and everything is closed.
     detached: Cell<bool>,
     /// Set when a signal told the daemon to stop.
     stopping: Cell<bool>,
-    /// Clients that wait for a drain, or for a detach.
+    /// Clients that wait for a drain or a detach.
     waited_for: Cell<usize>,
     changed: Event,
 }
 
 impl Daemon {
-    /// What is known now.
+    /// Returns a report of the present state.
     fn report(&self) -> Report {
         let intruders = self.intruders.look();
         let service = Service {
-            // The superblock has the name that the volume was created with. A volume that was renamed or copied is
-            // attached, and known, by another.
+            // The superblock has the name from `create`. A volume that was renamed or copied is attached under another
+            // name.
             name: self.target.name.to_string(),
             volume: self.volume.id(),
             schema: SCHEMA,
@@ -137,7 +137,7 @@ impl Daemon {
         }
     }
 
-    /// False of a filesystem that is served for who still uses it, or not served any more.
+    /// Returns false for a filesystem that is no longer mounted, even if files in it are still open.
     fn is_mounted(&self) -> bool {
         match &*self.front.borrow() {
             Some(Front::Mount(mount, _)) => mount.is_there(),
@@ -145,25 +145,25 @@ impl Daemon {
         }
     }
 
-    /// How the requests of a filesystem come.
+    /// Names the interface through which the requests of a filesystem come.
     fn requests_by(&self) -> Option<String> {
         let front = self.front.borrow();
         let by_ring = front.as_ref().and_then(Front::is_by_ring)?;
         Some(if by_ring { "io_uring" } else { "/dev/fuse" }.into())
     }
 
-    /// All NBD connections.
+    /// Returns the number of NBD connections.
     fn nbd_connections(&self) -> usize {
         self.nbd.as_ref().map_or(0, |nbd| nbd.server.connections())
     }
 
-    /// NBD connections that are our own block device's.
+    /// Returns the number of NBD connections of our own block device.
     fn kernel_connections(&self) -> usize {
         let front = self.front.borrow();
         usize::from(matches!(*front, Some(Front::Nbd(_)))).min(self.nbd_connections())
     }
 
-    /// What users open.
+    /// Returns the name that users open.
     fn endpoint(&self) -> String {
         let device = self.block_device.name();
         let uri = || self.nbd.as_ref().map(|nbd| nbd.uri.clone());
@@ -175,13 +175,13 @@ impl Daemon {
 /// Attaches a volume and serves it until told to stop.
 pub(crate) fn in_foreground(args: ServingArgs) -> Outcome {
     if args.daemon {
-        // Out of the terminal's reach: its signals are not for us.
+        // Leave the session of the terminal: its signals are not for the daemon.
         let _ = rustix::process::setsid();
     }
     let (daemon, ready) = (args.daemon, Rc::new(Cell::new(false)));
     let told = Rc::clone(&ready);
     let served = on_ring(move |rt, ring| serve(rt, ring, args, ready));
-    // Only now: tasks that the executor still had kept devices open, and locked, beyond the end of what is served.
+    // Only now: pending tasks of the executor kept devices open and locked beyond the end of the service.
     let served = served.and_then(|(lock, ended)| {
         drop(lock);
         ended
@@ -189,38 +189,39 @@ pub(crate) fn in_foreground(args: ServingArgs) -> Outcome {
     match served {
         Err(failure) if daemon && !told.get() => {
             spawn::tell_failed(&failure);
-            // Whoever started us prints it.
+            // The parent process prints the failure.
             std::process::exit(failure.code as i32);
         }
         served => served,
     }
 }
 
-/// What is to be served, and how.
+/// The volume to serve, and the options for serving it.
 pub(crate) struct ServingArgs {
     pub(crate) target: TargetArgs,
     pub(crate) serve: ServeArgs,
     pub(crate) accept: AcceptArgs,
-    /// In the background: whoever started this waits to be told.
+    /// Set for a background daemon, whose parent waits for a message.
     pub(crate) daemon: bool,
-    /// Of a filesystem: where it is mounted and how, as far as that is said.
+    /// For a filesystem: its directory and mount options, as far as given.
     pub(crate) mount: Option<MountWish>,
 }
 
-/// Where a filesystem is to be mounted and how, as far as that is said.
+/// The requested directory and mount options of a filesystem, as far as given.
 pub(crate) struct MountWish {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) options: Option<MountOptions>,
 }
 
-/// Serves a volume until that ends. Gives the lock of its name, to be held until all that was open is closed, and how it ended.
+/// Serves a volume until the service ends. Returns the lock of its name, which must be held until all files are closed,
+/// and the result of the service.
 async fn serve(
     rt: Rt,
     ring: Rc<Ring>,
     args: ServingArgs,
     ready: Rc<Cell<bool>>,
 ) -> Outcome<(NameLock, Outcome)> {
-    // Before any other thread is started, which would not hold the signals back.
+    // Before any other thread starts: a thread started earlier would not block the signals.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
     forebay_os::outlive_file_limit();
@@ -234,7 +235,7 @@ async fn serve(
     Ok((lock, ended))
 }
 
-/// The same, once the name is locked.
+/// Serves a volume whose name is locked.
 async fn serve_locked(
     (rt, ring): (Rt, Rc<Ring>),
     (dirs, lock): (Dirs, &NameLock),
@@ -253,7 +254,7 @@ async fn serve_locked(
         }
     };
     if matches!(how, How::Block(Via::Ublk | Via::Nbd)) {
-        // Its users do not notice that a daemon dies, and must miss nothing then.
+        // Users of such a device do not notice when the daemon dies, so no acknowledged write may be lost then.
         target.tree = target.tree.surviving_kill();
     }
     let setting = start::Setting {
@@ -283,7 +284,7 @@ async fn serve_locked(
     ended
 }
 
-/// How to serve a volume, and how its uppermost layer is set.
+/// Splits the arguments into options for serving the volume and options of its uppermost layer.
 fn options(args: &ServingArgs) -> (Options, CacheOptions) {
     let serve = &args.serve;
     let options = Options {

@@ -1,4 +1,4 @@
-//! Mounting a filesystem.
+//! Mounts a filesystem.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -20,20 +20,19 @@ use super::place::medium;
 use super::{MountWish, Place};
 use crate::target::Target;
 
-/// Where a filesystem is to be mounted, and how.
+/// The directory and options for mounting a filesystem.
 #[derive(Clone)]
 pub(super) struct MountPlan {
     dir: PathBuf,
     options: MountOptions,
-    /// What it is on.
+    /// The device or file that holds the filesystem.
     medium: Option<Medium>,
 }
 
-/// Where and how to mount what was named, if it is a filesystem.
+/// Returns the plan for mounting the target if it is a filesystem.
 ///
 /// # Errors
-/// If a filesystem is to be a block device, or the reverse; if nobody says where it is to be mounted, or that is no
-/// directory.
+/// If a filesystem should become a block device, or the reverse; if the directory is not given, or is not a directory.
 pub(super) fn wanted(
     target: &Target,
     wish: Option<MountWish>,
@@ -72,10 +71,10 @@ pub(super) fn wanted(
     }))
 }
 
-/// Whether the daemon of a filesystem still has it mounted, as far as that can be known: it goes on for a moment after `umount`.
+/// Returns true if the daemon of a filesystem may still have it mounted. The daemon runs for a moment after `umount`.
 pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
     let status = match Client::try_connect(dirs, name).map(|mut client| client.status()) {
-        // It listens no more, or ends while it is asked.
+        // The daemon no longer listens, or exited during the request.
         Err(Absent::NotAttached | Absent::Dead) | Ok(Err(_)) => return false,
         Ok(Ok(status)) => status,
         Err(Absent::Failed(_)) => return true,
@@ -93,7 +92,7 @@ pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
     forebay_os::mounts().map_or(true, |all| all.iter().any(is_it))
 }
 
-/// Before anything is recovered.
+/// Checks the directory before anything is recovered.
 fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
     let cannot = |why: &dyn Display| format!("cannot mount {name} at {}: {why}", dir.display());
     match std::fs::metadata(dir) {
@@ -102,13 +101,13 @@ fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::not_found(cannot(
             &"there is no such directory; make it",
         ))),
-        // Left by a daemon that was killed.
+        // Left by a killed daemon.
         Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => Ok(()),
         Err(error) => Err(Failure::io(cannot(&error))),
     }
 }
 
-/// What the system is told of a mount.
+/// Returns the mount flags for the kernel.
 pub(crate) fn mount_flags(options: &MountOptions) -> MountFlags {
     let mut flags = MountFlags::empty();
     for (said, flag) in [
@@ -133,16 +132,17 @@ pub(crate) fn mount_flags(options: &MountOptions) -> MountFlags {
     flags
 }
 
-/// A filesystem that is mounted.
+/// A mounted filesystem.
 pub(super) struct MountFront {
     mounted: Mounted,
 }
 
 impl MountFront {
-    /// Mounts it. A mount of the same filesystem in the same place, left by a daemon that was killed, goes first.
+    /// Mounts the filesystem. First removes a stale mount of the same filesystem in the same place, left by a killed
+    /// daemon.
     ///
     /// # Errors
-    /// If it cannot be mounted there.
+    /// If the filesystem cannot be mounted there.
     pub(super) async fn start(place: Place<'_>, plan: &MountPlan) -> Outcome<(MountFront, bool)> {
         let (fs, counted) = place.volume.files().expect("a filesystem");
         let name = place.name.as_str();
@@ -176,30 +176,30 @@ impl MountFront {
         Ok((MountFront { mounted }, cleared))
     }
 
-    /// Where it is mounted.
+    /// Returns the directory where the filesystem is mounted.
     pub(super) fn dir(&self) -> String {
         self.mounted.dir().display().to_string()
     }
 
-    /// True if requests come by io_uring.
+    /// Returns true if requests come through io_uring.
     pub(super) fn is_by_ring(&self) -> bool {
         self.mounted.is_by_ring()
     }
 
-    /// False once it is not mounted there any more, which may be before the last of its users is gone.
+    /// Returns false once the filesystem is no longer mounted there, even if files in it are still open.
     pub(super) fn is_there(&self) -> bool {
         self.mounted.is_there()
     }
 
-    /// Who knows when it is not mounted any more.
+    /// Returns a handle that waits until the filesystem is no longer mounted.
     pub(super) fn over(&self) -> forebay_serve::fuse::Over {
         self.mounted.over()
     }
 
-    /// Unmounts it, unless somebody uses it.
+    /// Unmounts the filesystem unless it is in use.
     ///
     /// # Errors
-    /// If somebody does, or the system refuses.
+    /// If the filesystem is in use, or the system refuses.
     pub(super) async fn stop(&mut self) -> Outcome {
         self.mounted.unmount().await.map_err(|error| match error {
             UnmountError::Busy { dir } => Failure::refused(format!(
@@ -216,7 +216,7 @@ impl MountFront {
     }
 }
 
-/// Counts what a filesystem is asked.
+/// Counts the requests to a filesystem.
 struct Watching(Rc<Counted>);
 
 impl Observer for Watching {

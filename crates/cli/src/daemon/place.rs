@@ -1,4 +1,4 @@
-//! Where a volume's bytes are, for NBD's block status, and for who asks on the control socket.
+//! The places of a volume's bytes, for NBD block status and for clients of the control socket.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use forebay_units::SECTOR_BYTES;
 
 use super::Daemon;
 
-/// The part of a volume that is looked up at once, in bytes: at worst every sector is an extent of its own, and all of them are in memory
-/// before they are cut to what was asked for.
+/// Maximum range of a volume that is looked up at once, in bytes. In the worst case every sector is an extent of its
+/// own, and all extents are in memory before they are cut to the request.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
-/// The most parts that one answer to a block status request covers. An NBD request is for less than 4 GiB.
+/// Maximum number of look-ups for one block status request. An NBD request is shorter than 4 GiB.
 const RANGES_MAX: usize = 64;
 
-/// Asks the layer.
+/// Looks up places in the volume's uppermost layer.
 pub(super) struct Places {
     volume: Rc<dyn Layer>,
 }
@@ -28,12 +28,12 @@ impl Places {
     }
 }
 
-/// The value of a place in the context `forebay:place`: 0 at home on the data device, 1 in the log
-/// on the log device, 2 in memory, 3 nowhere, being known to be zeroes.
+/// Returns the value of a place in the context `forebay:place`: 0 on the data device, 1 in the log on the log device, 2
+/// in memory, 3 nowhere (known to be zeroes).
 fn value(place: Place) -> u32 {
     match place {
         Place::Home => 0,
-        // Damaged, too, is in the log; reading it says the rest.
+        // Damaged data is in the log, too; reading it returns an error.
         Place::Log | Place::Damaged => 1,
         Place::Ram => 2,
         Place::Zero => 3,
@@ -46,7 +46,7 @@ impl BlockStatus for Places {
     }
 
     fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
-        // A thin volume takes space as data is written, so a trimmed range takes none.
+        // A thin volume allocates space as data is written, so a trimmed range occupies no space.
         let thin = self.volume.room().is_some();
         joined(range, max.max(1), |part| {
             let extents = self.volume.place(part).into_iter();
@@ -61,7 +61,7 @@ impl BlockStatus for Places {
     }
 }
 
-/// Looks a range up part by part until there are more than `max` extents, and joins extents in the same state.
+/// Looks up a range step by step until more than `max` extents are found. Joins adjacent extents in the same state.
 fn joined(
     range: Range<u64>,
     max: usize,
@@ -75,7 +75,8 @@ fn joined(
             let is_full = all.len() == max;
             match all.last_mut() {
                 Some(last) if is_alike(last, &extent) => last.len += extent.len,
-                // The last extent of an answer may be shorter than its range. Of the next one, nothing is said.
+                // The last extent of an answer may be shorter than its range. The answer contains nothing of the next
+                // extent.
                 _ if is_full => return all,
                 _ => all.push(extent),
             }
@@ -88,7 +89,7 @@ fn is_alike(one: &Extent, other: &Extent) -> bool {
     (one.hole, one.zero, one.value) == (other.hole, other.zero, other.value)
 }
 
-/// What a volume is on, as far as that is a device or file as it is.
+/// The devices or files that hold the volume, unless they are emulated.
 #[derive(Clone, Default)]
 pub(super) struct Media {
     home: Option<MediumOf>,
@@ -105,7 +106,7 @@ impl Media {
     }
 }
 
-/// What data is on in the end, and whether it is there by its own addresses.
+/// Returns the device that finally holds the data, and whether the data has the volume's own addresses there.
 fn home(tree: &Tree) -> Option<(Medium, bool)> {
     match (tree, tree.data()) {
         (_, Below::Layer(below)) => home(&below).map(|(home, _)| (home, false)),
@@ -114,7 +115,7 @@ fn home(tree: &Tree) -> Option<(Medium, bool)> {
     }
 }
 
-/// The device or file that is meant. What an emulated disk costs has nothing to do with what it is on.
+/// Returns the device or file of a spec. `None` for an emulated disk: its timing has nothing to do with the file below.
 pub(super) fn medium(spec: &Spec) -> Option<Medium> {
     if spec.model().is_some() {
         return None;
@@ -132,7 +133,7 @@ fn named(medium: &Medium, in_order: bool) -> MediumOf {
     }
 }
 
-/// Says where bytes of the block device lie, from `start` on: as much as one answer has.
+/// Returns the places of bytes of the block device from `start` on, as many as an answer can contain.
 pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_control::Places {
     let len = daemon
         .volume
@@ -150,7 +151,7 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
     if start == end {
         return answer;
     }
-    // Layers know sectors.
+    // Layers work in sectors.
     let whole = start / SECTOR_BYTES * SECTOR_BYTES..end.next_multiple_of(SECTOR_BYTES).min(len);
     for extent in daemon.volume.look_up_places(whole).await {
         if answer.parts.len() == PARTS_MAX {
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!((found.len(), asked), (5, 3));
         let covered: u64 = found.iter().map(|extent| extent.len).sum();
         assert_eq!(covered, 5 * 32 * MIB);
-        // Parts of different states at the ends of a look-up are joined too.
+        // Adjacent ranges in different states are joined across look-ups, too.
         let found = joined(0..128 * MIB, 5, |part| {
             let first = part.start > 0;
             vec![extent(32 * MIB, first), extent(32 * MIB, !first)]

@@ -1,4 +1,4 @@
-//! The volume becomes longer while it is served.
+//! Growing a volume while it is served.
 
 use forebay_control::ResizedTo;
 use forebay_units::ByteLen;
@@ -6,11 +6,11 @@ use forebay_units::ByteLen;
 use super::Daemon;
 use forebay_program::failure::{Failure, Outcome};
 
-/// Has the volume take the length of its devices, and then the block device that of the volume. NBD clients are told by
-/// their next connection.
+/// Makes the volume adopt the length of its devices, and then the block device the length of the volume. NBD clients
+/// see the new length at their next connection.
 pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<ResizedTo> {
     let name = &daemon.target.name;
-    // One after the other: each tells the kernel the length that the volume has then.
+    // One resize at a time: each tells the kernel the length that the volume has afterwards.
     let _turn = daemon.resizing.lock().await;
     let resized = daemon.volume.resize(size.map(ByteLen)).await;
     let resized = resized.map_err(|error| {
@@ -20,7 +20,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<Resize
     let (before, len) = (resized.before, resized.len);
     tracing::info!(before, len, "the volume took the length of its devices");
     daemon.lengths.grown();
-    // Also where the volume has the length already: the block device may have missed it.
+    // Also if the volume already has the length: the block device may have missed an earlier change.
     let follows = match (&*daemon.front.borrow(), daemon.volume.device()) {
         (Some(front), Some(device)) => front.resize(&daemon.volume.id(), &device.geometry()),
         _ => None,

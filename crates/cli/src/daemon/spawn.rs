@@ -1,8 +1,8 @@
-//! A daemon in the background: starting it, and hearing from it when it is ready.
+//! Starts a daemon in the background, and waits until it is ready.
 //!
-//! The daemon is this program again, with `--foreground --daemon`. Its standard output is a pipe to
-//! the process that started it, on which it says one line ([`Readiness`]); then it lets go of
-//! everything that belongs to a terminal, and logs to a file in the runtime directory.
+//! The daemon is this program again, with `--foreground --daemon`. Its standard output is a pipe to the parent process,
+//! on which it writes a single line ([`Readiness`]). Then it releases everything that belongs to a terminal, and logs
+//! to a file in the runtime directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,10 +17,11 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Code, Failure, Outcome};
 use forebay_program::result_line;
 
-/// A log file longer than this is begun anew, and the old one kept beside it.
+/// A longer log file is renamed, and a new one is begun. The previous file is kept beside it.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// Starts a daemon with these arguments, waits until it serves, and prints what users open, unless that is not wanted.
+/// Starts a daemon with these arguments, and waits until it serves the volume. Prints the name that users open, unless
+/// `is_quiet` is set.
 pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
     let cannot = |error: io::Error| Failure::io(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
@@ -41,7 +42,7 @@ pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
             Ok(())
         }
         Readiness::Failed { code, message } => {
-            // So that what it held is free when this returns.
+            // Wait, so that the daemon's resources are free on return.
             let _ = child.wait();
             Err(Failure::new(code, message))
         }
@@ -72,13 +73,13 @@ fn heard_from(child: &mut Child) -> Outcome<Readiness> {
     })
 }
 
-/// Says that the volume is there, and goes on without a terminal.
+/// Reports that the volume is served, and goes on without a terminal.
 pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
     let name = &started.daemon.target.name;
     let log = dirs.daemon_log(name);
     let detach = || -> io::Result<()> {
         let log = open_log(&log)?;
-        // Nothing of the directory it was started in is kept in use.
+        // Leave the directory that the daemon was started in, so that it is not kept in use.
         std::env::set_current_dir("/")?;
         tell(&Readiness::Ready {
             endpoint: started.daemon.endpoint(),
@@ -106,9 +107,9 @@ pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
     Ok(())
 }
 
-/// Says why there is no volume.
+/// Reports the reason why the volume is not served.
 pub(super) fn tell_failed(failure: &Failure) {
-    // If nobody listens any more, nobody can be told.
+    // The parent may have exited.
     let _ = tell(&Readiness::Failed {
         code: failure.code,
         message: failure.text.clone(),

@@ -1,4 +1,4 @@
-//! From devices to a volume that is served.
+//! Starts the service of a volume from its devices.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -31,13 +31,13 @@ use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::result_line;
 
-/// A daemon that serves, and what its user should know.
+/// A daemon that serves, and notes for its user.
 pub(super) struct Started {
     pub(super) daemon: Rc<Daemon>,
     pub(super) notes: Vec<String>,
 }
 
-/// Where a daemon starts.
+/// The environment in which a daemon starts.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) rt: &'a Rt,
@@ -45,18 +45,18 @@ pub(super) struct Setting<'a> {
     pub(super) dirs: &'a Dirs,
     pub(super) lock: &'a NameLock,
     pub(super) options: &'a Options,
-    /// How the volume is served, chosen.
+    /// The selected front end, no longer `auto`.
     pub(super) how: &'a How,
 }
 
-/// Opens, recovers, and serves.
+/// Opens, recovers and serves the volume.
 pub(super) async fn start(
     setting: Setting<'_>,
     signals: &Signals,
     target: Target,
     accept: AcceptArgs,
 ) -> Outcome<Started> {
-    // Sockets first: what is wrong with them is cheap to find out.
+    // Sockets first: errors with them are cheap to find.
     let bind = async || Sockets::bind(&setting, &target);
     let sockets = setting.lock.patiently(setting.rt, bind).await?;
     let recovering = attach(&setting, &target, accept);
@@ -81,15 +81,15 @@ pub(super) async fn start(
     }
 }
 
-/// What this process listens on.
+/// The sockets that this process listens on.
 struct Sockets {
     control: Listener,
     nbd: Vec<Listener>,
-    /// Of what is a block device.
+    /// Only for a block device.
     nbd_uri: Option<String>,
-    /// What is given out over HTTP, and where.
+    /// The contents served over HTTP, with their listeners.
     sites: Vec<(Site, Listener)>,
-    /// Where the page is.
+    /// The URL of the page.
     page: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Sockets {
         }
         if let Some(listen) = options.listen.as_ref().filter(|_| is_block) {
             let listener = bind(&listen.0)?;
-            // With port 0 the system chose one.
+            // For port 0, the system chose the port.
             let address = listener
                 .local_address()
                 .map_or(listen.0.clone(), |address| {
@@ -129,7 +129,7 @@ impl Sockets {
             page = listener.local_address().map(|at| format!("http://{at}/"));
             sites.push((Site::page_at(&listener), listener));
         }
-        // The metrics are beside the page, too.
+        // The page's address serves the metrics, too.
         let http = options.http.as_ref().map(|http| &http.0);
         if let Some(metrics) = options.metrics.as_ref().filter(|at| Some(&at.0) != http) {
             sites.push((Site::METRICS, bind(&metrics.0)?));
@@ -146,7 +146,7 @@ impl Sockets {
 
 fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
     match error.kind() {
-        // Of a unix socket the error has the path already.
+        // For a unix socket, the error already contains the path.
         io::ErrorKind::AddrInUse if matches!(address, Address::Unix(_)) => Failure::refused(error),
         io::ErrorKind::AddrInUse => Failure::refused(format!(
             "cannot listen at {address}: another program does; choose another port, or end that program"
@@ -268,7 +268,7 @@ async fn serve(
     Ok(Started { daemon, notes })
 }
 
-/// The memory for the data of requests.
+/// Returns the memory for the data of requests.
 fn request_memory(options: &Options) -> Memory {
     match options.memory {
         Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
@@ -276,7 +276,7 @@ fn request_memory(options: &Options) -> Memory {
     }
 }
 
-/// Takes clients, and watches over the devices, for as long as the daemon lives.
+/// Accepts clients, and watches the devices, as long as the daemon runs.
 fn listen(
     daemon: &Rc<Daemon>,
     nbd: Vec<Listener>,
@@ -319,7 +319,7 @@ fn nbd_server(
     server.map_err(Failure::general)
 }
 
-/// Says that the volume is there, to who started us in the foreground and to the service manager.
+/// Reports that the volume is served, on standard output and to the service manager.
 pub(super) fn announce(started: &Started) {
     let endpoint = started.daemon.endpoint();
     for note in &started.notes {

@@ -1,10 +1,9 @@
-//! How a daemon ends: a client detaches the volume, or a signal asks it to stop.
+//! The end of a daemon: a client detaches the volume, or a signal tells the daemon to stop.
 //!
-//! A signal leaves dirty data in the log, where it is safe. The first waits for the block device to
-//! be given up by whoever mounted it; the second does not. Nothing else is waited for without end: a
-//! data device that fails, or a log without room, must not keep a system from going down. What is
-//! waited for is said, to the log and to the service manager, which is also told how long that may
-//! still take.
+//! A signal leaves dirty data in the log, where it is safe. The first signal waits until the block device is no longer
+//! in use; the second does not. Every other wait has a time limit: a failing data device, or a full log, must not
+//! prevent a system shutdown. The daemon reports each wait to its log and to the service manager, together with its
+//! maximum duration.
 
 use std::future::pending;
 use std::pin::pin;
@@ -19,21 +18,21 @@ use super::front::Front;
 use super::notify::notify;
 use forebay_program::failure::{Code, Failure, Outcome};
 
-/// How often a block device in use is looked at again.
+/// Interval between two checks of a block device in use.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long requests of NBD clients may take to end by themselves, and then, refused, to be answered.
+/// Time for requests of NBD clients to complete by themselves, and, after they were refused, to be answered.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long clients may take to be told that a drain has ended.
+/// Time for clients to receive the result of a drain.
 const TELLING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long closing may take, or get nowhere: longer than a layer itself gives its devices to take what was
-/// acknowledged, so that it can say what is wrong.
+/// Time for closing the volume without progress. Longer than the time that a layer gives its devices to accept
+/// acknowledged data, so that the layer can report the fault.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
-/// How long the block device may fail to be written back before it is left as it is.
+/// Time that write-back of the block device may fail before the device is left as it is.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a stop that is insisted on waits for the last flush.
+/// Time for the last flush of a stop after a second signal.
 const INSISTED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves until the volume is detached, a filesystem is unmounted, or a signal comes.
+/// Serves until the volume is detached, a filesystem is unmounted, or a signal arrives.
 pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
     let over = daemon.front.borrow().as_ref().and_then(Front::over);
     let detached = daemon.changed.until(|| daemon.detached.get().then_some(()));
@@ -46,7 +45,7 @@ pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
     let (detached, unmounted) = (pin!(detached), pin!(unmounted));
     let ended = select(detached, unmounted);
     match select(ended, pin!(signals.next())).await {
-        // Whoever detaches a filesystem unmounts it, and has its daemon end when all is durable.
+        // A client that detaches a filesystem unmounts it, and makes its daemon exit when all data is durable.
         Either::Left((Either::Right(_), _)) if is_still_mounted(daemon) => {
             tracing::info!("unmounted by somebody else; stopping");
             stop(daemon, signals).await
@@ -72,7 +71,7 @@ pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
     }
 }
 
-/// True if nobody has begun to detach a filesystem.
+/// Returns true if no client has begun to detach the filesystem.
 fn is_still_mounted(daemon: &Daemon) -> bool {
     matches!(*daemon.front.borrow(), Some(Front::Mount(..)))
 }
@@ -116,11 +115,11 @@ async fn patiently(daemon: &Daemon) -> Outcome {
         }
         daemon.rt.sleep(LOOK_EVERY).await;
     }
-    // Who waits for a drain is told that it has ended, before the process does.
+    // Clients that wait for a drain receive its result before the process exits.
     let answered = || (daemon.waited_for.get() == 0).then_some(());
     let told = daemon.changed.until(answered);
     let _ = daemon.rt.timeout(TELLING_PATIENCE, told).await;
-    // The unit's TimeoutStopSec is for what came until now, of which nobody knows how long it takes.
+    // TimeoutStopSec of the unit covers the wait until here, whose duration is unknown.
     extend();
     let left = end_service(daemon).await?;
     if let Some(warning) = daemon.volume.warning() {
@@ -130,7 +129,7 @@ async fn patiently(daemon: &Daemon) -> Outcome {
     Ok(())
 }
 
-/// Has the service manager wait for what is still to be done, as long as that may take.
+/// Asks the service manager to wait for the remaining work, as long as it may take.
 fn extend() {
     let at_most = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
     notify(&[NotifyState::ExtendTimeoutUsec(at_most.as_micros() as u32)]);
@@ -142,10 +141,10 @@ fn waiting(what: &str) {
     notify(&[NotifyState::Status(&wait)]);
 }
 
-/// Ends all NBD connections and closes the volume; gives the bytes that stay in the log.
+/// Ends all NBD connections and closes the volume. Returns the bytes that stay in the log.
 ///
-/// First requests may end as they would. Then the volume is closed, which ends those that wait for
-/// room or for a device, so that clients get an error and not a broken connection.
+/// Requests first get time to complete normally. Then the volume is closed, which ends the requests that wait for free
+/// space or for a device. Their clients receive an error instead of a broken connection.
 pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
     let rt = &daemon.rt;
     let mut shutdown = pin!(async {
@@ -170,7 +169,7 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
     closed.map(|()| left)
 }
 
-/// Closes the volume, which may take as long as it gets on.
+/// Closes the volume. Goes on as long as the volume makes progress.
 async fn close(daemon: &Daemon) -> Outcome {
     let mut closing = daemon.volume.close();
     loop {
@@ -188,7 +187,7 @@ async fn close(daemon: &Daemon) -> Outcome {
     }
 }
 
-/// Leaves the block device to whoever uses it.
+/// Leaves the block device to its users.
 fn leave_front(daemon: &Daemon) {
     let Some(device) = daemon.block_device.name() else {
         return;
@@ -197,7 +196,7 @@ fn leave_front(daemon: &Daemon) {
     if daemon.outlived {
         daemon.block_device.leave_link();
     }
-    // One that was being stopped just now saw to that itself when it was dropped.
+    // If the front end was being stopped, its drop has already done this.
     if let Some(front) = &*daemon.front.borrow() {
         front.let_wait();
     }
@@ -209,10 +208,10 @@ fn leave_front(daemon: &Daemon) {
     }
 }
 
-/// Leaves the block device to the next daemon, and has its users wait for that.
+/// Leaves the block device to the next daemon; the requests of its users wait for that daemon.
 pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
     let front = take_front(daemon)?;
-    // What takes longer waits for room or for a device; it is refused when the volume is closed, and so
+    // A request that takes longer waits for free space or for a device. It is refused when the volume is closed, and so
     // left to the next daemon.
     let handed_over = daemon.rt.timeout(CLIENTS_PATIENCE, front.hand_over()).await;
     *daemon.front.borrow_mut() = Some(front);
@@ -223,7 +222,7 @@ pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
     handed_over
 }
 
-/// Looks whether anybody uses the block device, without undoing anything.
+/// Checks that the block device is not in use, without changing anything.
 pub(super) async fn check_front(daemon: &Daemon) -> Outcome {
     let front = take_front(daemon)?;
     let unused = front.check_unused().await;
@@ -231,12 +230,12 @@ pub(super) async fn check_front(daemon: &Daemon) -> Outcome {
     unused
 }
 
-/// Takes the block device away, if nobody uses it.
+/// Removes the block device if it is not in use.
 pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
     let mut front = take_front(daemon)?;
     let mut stopped = front.check_unused().await;
     if stopped.is_ok() {
-        // The link goes first: it must not lead to a device that is another's already.
+        // Remove the link first: it must not lead to a device that already belongs to another program.
         daemon.block_device.hide_link();
         stopped = front.stop().await;
         match stopped {
@@ -261,7 +260,7 @@ mod tests {
     fn the_unit_gives_the_wait_for_users_its_own_time_and_the_rest_is_announced() {
         let unit = include_str!("../../../../packaging/systemd/forebay@.service");
         assert!(unit.contains("TimeoutStopSec=90s"));
-        // Whatever systemd is told besides, write-back alone must fit.
+        // The write-back alone must fit into the unit's timeout.
         assert!(WRITE_BACK_PATIENCE < Duration::from_secs(90));
         let rest = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
         assert!(u32::try_from(rest.as_micros()).is_ok());

@@ -1,4 +1,4 @@
-//! The volume places data otherwise while it is served.
+//! Changing the placement of a volume while it is served.
 
 use forebay_control::TunedTo;
 use forebay_program::failure::{Failure, Outcome};
@@ -6,7 +6,7 @@ use forebay_program::failure::{Failure, Outcome};
 use super::Daemon;
 use crate::tuned::{not_tuned, told};
 
-/// Changes the placement of the volume, if one is given.
+/// Changes the placement of the volume, if one is given. Returns the placement and its reason.
 pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> Outcome<TunedTo> {
     let placement = match placement.map(|text| text.parse()).transpose() {
         Ok(placement) => placement,

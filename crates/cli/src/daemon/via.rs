@@ -1,4 +1,4 @@
-//! Which way to a block device this system has.
+//! Selection of the best front end on this system.
 
 use std::fmt;
 use std::fs::File;
@@ -7,11 +7,11 @@ use std::io;
 use forebay_serve::blockdev::{nbd_usable, ublk_usable};
 use forebay_stack::Via;
 
-/// A choice among the ways, and why the better ones were not chosen.
+/// The selected front end, and the reasons against the better ones.
 pub(super) struct Choice {
-    /// The best that works here.
+    /// The best front end that works here.
     pub(super) via: Via,
-    /// The better ones, and what is wrong with each.
+    /// The better front ends, each with the reason why it is not usable.
     passed_over: Vec<(Via, String)>,
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What was found of each way: nothing wrong, or what.
+/// The result of testing each front end.
 struct Found {
     ublk: Result<(), String>,
     nbd: Result<(), String>,
     r#loop: Result<(), String>,
 }
 
-/// The best way that works on this system, now, for this user.
+/// Returns the best front end that works on this system, now, for this user.
 pub(super) fn best_available() -> Choice {
     choose(Found {
         ublk: ublk_usable().map_err(|error| error.to_string()),

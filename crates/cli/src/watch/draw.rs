@@ -1,5 +1,5 @@
-//! Putting on a screen what is known of a volume, whatever room there is: from the top, what matters most
-//! first; what finds no room is left out.
+//! Draws the state of a volume on a screen of any size. The most important lines come first, from the top; lines that
+//! do not fit are left out.
 
 use forebay_stack::{Around, Room};
 use forebay_units::ByteLen;
@@ -11,20 +11,20 @@ use ratatui::widgets::Sparkline;
 
 use super::history::{FlowHistory, KEPT, Series, View, VolumeHistory};
 
-/// Less than this shows nothing of use.
+/// A smaller screen shows nothing useful.
 const COLUMNS_MIN: u16 = 24;
 const ROWS_MIN: u16 = 4;
-/// The columns of a flow before its sparkline; with latencies of the whole time, if there is room.
+/// The columns of a flow before its sparkline; on a wide screen, with latencies of the whole time.
 const FLOW_COLUMNS: u16 = 47;
 const WIDE_COLUMNS: u16 = FLOW_COLUMNS + 32;
-/// A sparkline narrower than this is left out.
+/// A narrower sparkline is left out.
 const SPARK_MIN: u16 = 8;
-/// Nearer to nothing or to all than this is a matter of rounding.
+/// A share closer to 0 or 1 than this differs only by rounding.
 const NEARLY: f64 = 1e-6;
-/// From this share of the log in use on, writers wait for room.
+/// From this share of the log in use on, writers wait for free space.
 const FULL: f64 = 0.9;
 
-/// Draws all there is to see.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
     if area.width < COLUMNS_MIN || area.height < ROWS_MIN {
@@ -43,11 +43,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     draw_foot(frame, foot, view);
 }
 
-/// The rows of the screen that are left.
+/// The remaining rows of the screen.
 struct Rows(Rect);
 
 impl Rows {
-    /// The next so many, or as many as are left.
+    /// Takes the next rows, or as many as remain.
     fn next(&mut self, rows: u16) -> Rect {
         let height = rows.min(self.0.height);
         let next = Rect { height, ..self.0 };
@@ -56,7 +56,7 @@ impl Rows {
         next
     }
 
-    /// The last.
+    /// Takes the last row.
     fn last(&mut self) -> Rect {
         self.0.height -= 1;
         let y = self.0.y + self.0.height;
@@ -72,7 +72,7 @@ impl Rows {
         frame.render_widget(line, row);
     }
 
-    /// An empty row, where there is plenty.
+    /// Leaves an empty row if more than `least` rows remain.
     fn gap(&mut self, least: u16) {
         if self.0.height > least {
             self.next(1);
@@ -135,7 +135,7 @@ fn draw_notes(frame: &mut Frame<'_>, rows: &mut Rows, view: &View) {
     }
 }
 
-/// What is wrong, which reports say in lines with capitals.
+/// Draws the faults, which reports show in lines with capitals.
 fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     let service = &volume.report.service;
     for foreign in &service.foreign_loops {
@@ -163,7 +163,7 @@ fn words(volume: &VolumeHistory) -> forebay_stack::Lines {
     volume.report.status.lines(None, &around)
 }
 
-/// The ring, filling and emptying, and how full it was.
+/// Draws the ring, the dirty bytes, and the fill level over time.
 fn draw_room(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     let room = &volume.vitals.room;
     let row = rows.next(1);
@@ -176,13 +176,13 @@ fn draw_room(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     if let Some((_, dirty)) = words(volume).into_iter().find(|(key, _)| *key == "dirty") {
         rows.line(frame, Line::raw(format!("dirty {dirty}")));
     }
-    // The flows below are more worth than a second row of this.
+    // The flows below need the space more than a second row here.
     let height = if rows.0.height > 16 { 2 } else { 1 };
     let row = rows.next(height);
     spark(frame, row, &volume.filled, Some(1.0), Color::Yellow);
 }
 
-/// The ring as a bar: what is in use lies before the head.
+/// Draws the ring as a bar: the used part precedes the head.
 fn ring(room: &Room, columns: usize) -> Line<'static> {
     let (parts, head) = room.parts(columns);
     let full = room.used_bytes as f64 > FULL * room.bytes as f64;
@@ -197,7 +197,7 @@ fn ring(room: &Room, columns: usize) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-/// The outer shades only for all and nothing.
+/// Returns the shade for a share. Only an empty or a full part gets an outer shade.
 fn shade(part: f64) -> &'static str {
     match part {
         part if part < NEARLY => "·",
@@ -274,9 +274,9 @@ fn draw_flow(frame: &mut Frame<'_>, row: Rect, flow: &FlowHistory, wide: bool) {
     spark(frame, beside, values, None, color);
 }
 
-/// The last minutes of something, up to `most`, or to the most there was.
+/// Draws the last minutes of a series, scaled to `most`, or to its maximum.
 fn spark(frame: &mut Frame<'_>, area: Rect, series: &Series, most: Option<f64>, color: Color) {
-    // Values are shown as whole numbers, and rates may be below 1.
+    // The widget takes whole numbers, and rates may be below 1.
     let whole = |value: f64| (value * 1000.0) as u64;
     let columns = series.columns(area.width.into()).into_iter();
     let columns: Vec<u64> = columns.map(|value| value.map_or(0, whole)).collect();
@@ -302,7 +302,7 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// A time in microseconds, for people.
+/// Formats a time in microseconds for people.
 fn time(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{us:.0} µs"),
@@ -321,7 +321,7 @@ mod tests {
     use crate::watch::history::tests::{at, seen};
     use forebay_program::report::Report;
 
-    /// What a screen of that size shows, row by row.
+    /// Returns the rows of a screen of that size.
     fn screen(view: &View, columns: u16, rows: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         terminal.draw(|frame| draw(frame, view)).unwrap();
@@ -368,8 +368,8 @@ mod tests {
         let words: Vec<&str> = writes.split_whitespace().take(5).collect();
         assert_eq!(words, ["writes", "100/s", "400KiB/s", "2.0", "ms"]);
         assert!(writes.contains('█'), "{writes}");
-        // The log's head is 1 MiB into 64, and 2 MiB before it are in use: 1.25 columns to both sides of
-        // the ring's beginning.
+        // The log's head is at 1 MiB of 64 MiB, and the 2 MiB before it are in use: 1.25 columns on both sides of the
+        // ring's beginning.
         let ring = rows.iter().find(|row| row.contains('·')).unwrap();
         assert!(ring.starts_with("█░·") && ring.ends_with("·░█"), "{ring}");
     }

@@ -1,6 +1,6 @@
-//! What is known of volumes over the last minutes, and which of them is looked at.
+//! The values of volumes over the last minutes, and the selected volume.
 //!
-//! Neither clock nor terminal: time is that of the reports, and keys are what they mean.
+//! This module uses neither a clock nor a terminal: the time is that of the reports, and keys are already decoded.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use forebay_stack::{Flow, Vitals};
 
 use forebay_program::report::Report;
 
-/// For how long values are kept, in seconds. There is one a second.
+/// Time for which values are kept, in seconds. Each second has one value.
 pub(super) const KEPT: usize = 300;
 
-/// What one look at the volumes found.
+/// The result of one request to all volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Of those that are attached.
+    /// Reports of the attached volumes.
     pub(crate) reports: Vec<Report>,
-    /// What else there is to say.
+    /// Additional notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
-/// Values, one a second; none for a second in which there was nothing to measure.
+/// Values, one per second; `None` for a second without a measurement.
 #[derive(Default)]
 pub(super) struct Series {
     values: VecDeque<Option<f64>>,
-    /// How many there ever were.
+    /// Number of values ever added.
     taken: usize,
 }
 
@@ -37,13 +37,13 @@ impl Series {
         self.taken += 1;
     }
 
-    /// The newest.
+    /// Returns the newest value.
     pub(super) fn last(&self) -> Option<f64> {
         self.values.back().copied().flatten()
     }
 
-    /// All that is kept in so many columns, each the mean of some seconds, the newest last. A second stays
-    /// in its column while time goes on, so that columns move and do not flicker.
+    /// Returns all kept values in `count` columns, each the mean of some seconds, the newest last. A second stays in
+    /// its column as time passes, so that columns move and do not flicker.
     pub(super) fn columns(&self, count: usize) -> Vec<Option<f64>> {
         let each = KEPT.div_ceil(count.max(1));
         let newest = self.taken.saturating_sub(1) / each;
@@ -62,16 +62,16 @@ impl Series {
     }
 }
 
-/// Something that flows, over time.
+/// A flow of requests over time.
 #[derive(Default)]
 pub(super) struct FlowHistory {
-    /// What is known of it in all.
+    /// The counters since attach.
     pub(super) flow: Flow,
-    /// How often a second.
+    /// Requests per second.
     pub(super) counts: Series,
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) bytes: Series,
-    /// How long each took on average, in microseconds.
+    /// Mean latency in microseconds.
     pub(super) mean_us: Series,
 }
 
@@ -99,9 +99,9 @@ impl FlowHistory {
 pub(super) struct VolumeHistory {
     pub(super) report: Report,
     pub(super) vitals: Vitals,
-    /// It is not attached any more; the rest is as it was last.
+    /// The volume is no longer attached; the other fields are its last state.
     pub(super) gone: bool,
-    /// How full the room is, 0 to 1.
+    /// Used share of the capacity, 0 to 1.
     pub(super) filled: Series,
     pub(super) flows: Vec<FlowHistory>,
 }
@@ -135,7 +135,7 @@ impl VolumeHistory {
         let (now, before) = (&report.service, &self.report.service);
         let span = now.uptime_s - before.uptime_s;
         if now.pid != before.pid || span < 0.0 {
-            // Attached anew: it counts from nothing.
+            // Attached anew: its counters start at 0.
             *self = VolumeHistory::new(report);
             return;
         }
@@ -151,31 +151,31 @@ impl VolumeHistory {
     }
 }
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
-    /// To the next volume.
+    /// Selects the next volume.
     Next,
-    /// To the one before.
+    /// Selects the previous volume.
     Previous,
-    /// That is enough.
+    /// Ends the program.
     Quit,
 }
 
-/// All that is shown.
+/// All shown data.
 #[derive(Default)]
 pub(super) struct View {
-    /// By name.
+    /// The volumes, sorted by name.
     volumes: Vec<VolumeHistory>,
-    /// The id of the one that is looked at.
+    /// The id of the selected volume.
     shown: String,
     notes: Vec<String>,
-    /// Nobody wants to look any more.
+    /// The user has quit.
     pub(super) ended: bool,
 }
 
 impl View {
-    /// Another look was had.
+    /// Records a new result.
     pub(super) fn take(&mut self, seen: Seen) {
         self.notes = seen.notes;
         for volume in &mut self.volumes {
@@ -196,7 +196,7 @@ impl View {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: Key) {
         let count = self.volumes.len();
         let step = match key {
@@ -219,13 +219,13 @@ impl View {
         ids.position(|id| *id == self.shown)
     }
 
-    /// The volume that is looked at, which of how many it is (from 1).
+    /// Returns the selected volume, its number (from 1), and the number of volumes.
     pub(super) fn volume(&self) -> Option<(&VolumeHistory, usize, usize)> {
         let place = self.place()?;
         Some((&self.volumes[place], place + 1, self.volumes.len()))
     }
 
-    /// What else there is to say.
+    /// Returns additional notes for the user.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -236,7 +236,7 @@ pub(super) mod tests {
     use super::*;
     use crate::report_tests::example_with;
 
-    /// The example, so many seconds after it was attached, with so many writes of 4 KiB and 2 ms each.
+    /// Returns the example report at `second` seconds after the attach, with `writes` writes of 4 KiB and 2 ms each.
     pub(in crate::watch) fn at(second: u32, writes: u64) -> Report {
         let latency = format!("\"count\": {writes}, \"mean_us\": 2000.0");
         example_with(&[
@@ -274,7 +274,7 @@ pub(super) mod tests {
         view.take(seen(vec![at(3, 160)]));
         let expected = [Some(30.0), Some(30.0 * 4096.0), Some(2000.0)];
         assert_eq!(flow(&view), ("writes", expected));
-        // A second without any: no latency. The same moment again is none.
+        // A second without writes has no latency. A second report of the same moment adds no value.
         view.take(seen(vec![at(4, 160)]));
         view.take(seen(vec![at(4, 160)]));
         assert_eq!(flow(&view).1, [Some(0.0), Some(0.0), None]);
@@ -328,7 +328,7 @@ pub(super) mod tests {
         for n in 1..100 {
             series.push((n % 2 == 0).then_some(4.0));
         }
-        // The first hundred seconds are one column of three, and the next begins another.
+        // The first hundred seconds form one column of three; the next second begins another.
         assert_eq!(series.columns(3), [None, None, Some(4.0)]);
         series.push(Some(8.0));
         assert_eq!(series.columns(3), [None, Some(4.0), Some(8.0)]);

@@ -1,7 +1,7 @@
-//! `status --watch` on a terminal: the whole screen, brought up to date every second.
+//! `status --watch` on a terminal: the whole screen, updated every second.
 //!
-//! `history.rs` is what is known, `draw.rs` how it looks; here is what both need of the world: the
-//! terminal, its keys, and a thread that asks, so that a daemon that does not answer stops no key.
+//! `history.rs` holds the data and `draw.rs` draws it. This module handles the terminal and its keys, and a thread that
+//! asks the daemons, so that an unresponsive daemon does not block the keys.
 
 mod draw;
 mod history;
@@ -21,29 +21,29 @@ use history::{Key, View};
 
 pub(crate) use history::Seen;
 
-/// How often the volumes are asked.
+/// Interval between two requests to the volumes.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How soon a key, an answer or a signal is seen.
+/// Latency of a key, an answer or a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Nothing but a signal is ever on this ring, and that is not waited for.
+/// The ring is used only for signals, which are polled.
 const RING_ENTRIES: u32 = 8;
 
-/// Whether there is a terminal, at both ends, that can show a screen.
+/// Returns true if input and output are a terminal that can show a full screen.
 pub(crate) fn is_possible() -> bool {
     let plain = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     !plain && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Shows what was `seen`, then what `ask` finds, until somebody has seen enough.
+/// Shows the first result `seen`, then the results of `ask`, until the user quits.
 pub(crate) fn run(seen: Seen, ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Outcome {
-    // Before the thread is started, which would not hold the signals back. They end the program when it
-    // lets go of them, after the terminal is as it was.
+    // Before the thread starts, which would otherwise not block the signals. When `signals` is dropped, after the
+    // terminal is restored, a pending signal ends the program.
     let ring = Ring::new(RING_ENTRIES).map_err(Failure::io)?;
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     let news = asked(ask);
     let mut view = View::default();
     view.take(seen);
-    // It is put back as it was by a panic, too.
+    // The terminal is restored after a panic, too.
     let watched =
         ratatui::try_init().and_then(|terminal| watch(terminal, &mut view, &news, &signals));
     let restored = ratatui::try_restore();
@@ -56,7 +56,7 @@ fn cannot(error: io::Error) -> Failure {
     ))
 }
 
-/// Asks every second; what comes of it.
+/// Asks every second, and returns the channel of the results.
 fn asked(mut ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Receiver<Seen> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
@@ -90,7 +90,7 @@ fn watch(
             terminal.draw(|frame| draw(frame, view))?;
         }
         if event::poll(LOOK_EVERY)? {
-            // A resize needs nothing but to be drawn anew.
+            // A resize only needs a redraw.
             if let Event::Key(pressed) = event::read()?
                 && let Some(key) = meaning(pressed)
             {

@@ -1,24 +1,24 @@
-//! What HTTP clients are answered.
+//! The answers to HTTP clients.
 
 use super::Site;
 use super::request::Request;
 use crate::daemon::metrics;
 use forebay_program::report::Report;
 
-/// The page, with its style and script, but for [`NONCE`].
+/// The page with its style and script; [`NONCE`] is still to be replaced.
 const PAGE: &str = include_str!("page.html");
-/// Stands in the page where a random number goes that no other answer has: only what bears it is a script or a
-/// style, so that nothing that got into the page otherwise could ever run.
+/// Placeholder in the page for a random number that is unique to each answer. Browsers accept only scripts and styles
+/// with this number, so that injected text can never run.
 const NONCE: &str = "NONCE";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// An answer.
+/// An HTTP answer.
 struct Response {
     status: &'static str,
     content_type: &'static str,
-    /// More headers, each with its line's end.
+    /// Additional headers, each with its line end.
     headers: String,
     body: String,
 }
@@ -56,7 +56,7 @@ impl Response {
     }
 }
 
-/// The answer to a request's head. A report is made only where it is asked for.
+/// Returns the answer to a request head. Makes a report only if the request needs one.
 pub(super) fn answer(head: &[u8], site: Site, report: impl FnOnce() -> Report) -> String {
     let response = match Request::parse(head) {
         None => Response::refusal("400 Bad Request", ""),
@@ -210,7 +210,7 @@ mod tests {
         ] {
             assert!(!body.contains(way), "{way}");
         }
-        // The one address in it is the name of SVG.
+        // The only address in the page is the namespace of SVG.
         assert_eq!(body.matches("://").count(), 1);
     }
 }

@@ -1,15 +1,14 @@
-//! What is given out over HTTP: metrics; and with `--http` also the report as JSON, and a page for people
-//! that shows it as it changes.
+//! The HTTP server: metrics, and with `--http` also the report as JSON and a page that shows the report as it changes.
 //!
-//! It can only be read, and costs the volume little: clients, the length of what they ask and the time they
-//! take are bounded, and a connection is for one request.
+//! The interface is read-only and costs the volume little. The number of clients, the length of their requests and the
+//! time for a request are bounded, and each connection serves a single request.
 //!
-//! Who may read it is who reaches the address. A page of a stranger that is open in a browser on this
-//! machine reaches it too, but may not read the answers, as the browser sees from which place both are. Such
-//! a page could pretend to be that place, by letting its own name mean this machine: so at an address of this
-//! machine, only requests that call it so are answered.
+//! Everyone with access to the address can read the answers. A foreign web page in a browser on this machine can also
+//! reach the address. The browser does not let the page read the answers, since their origins differ. The foreign page
+//! could fake the origin with a host name that resolves to this machine. Therefore, at a loopback address, only
+//! requests that name a loopback host are answered.
 //!
-//! `request.rs` reads what is asked, `answer.rs` says what is answered, `page.html` is the page.
+//! `request.rs` decodes requests, `answer.rs` makes the answers, `page.html` is the page.
 
 mod answer;
 mod request;
@@ -24,32 +23,32 @@ use forebay_os::{Listener, Stream};
 use super::Daemon;
 use answer::answer;
 
-/// Clients at a time; the next is closed at once. Browsers open some in advance.
+/// Maximum number of clients; a further connection is closed at once. Browsers open some connections in advance.
 const CLIENTS_MAX: usize = 16;
-/// The longest request, in bytes: browsers send what others at this machine's address have them keep.
+/// The longest request, in bytes: browsers also send cookies that other servers at this host have set.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// How long a client may take for its request and for the answer, each.
+/// Time for a client to send its request, and to fetch the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait when the process has no descriptor left for a client.
+/// Pause when the process has no file descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// What there is at an address.
+/// The content served at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Site {
-    /// The page and the report, besides the metrics.
+    /// Serve the page and the report, besides the metrics.
     page: bool,
-    /// Only those are answered who call this machine by its own address.
+    /// Answer only requests that call this machine by a loopback name or address.
     local: bool,
 }
 
 impl Site {
-    /// Metrics and nothing else.
+    /// Serves the metrics alone.
     pub(super) const METRICS: Site = Site {
         page: false,
         local: false,
     };
 
-    /// All there is.
+    /// Returns a site with the page, the report and the metrics.
     pub(super) fn page_at(listener: &Listener) -> Site {
         let address = listener.local_address();
         let local = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
@@ -57,7 +56,7 @@ impl Site {
     }
 }
 
-/// Takes clients for ever.
+/// Accepts clients forever.
 pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener, site: Site) {
     let clients = Rc::new(Cell::new(0));
     loop {
@@ -90,7 +89,7 @@ async fn serve(daemon: &Daemon, stream: &Stream, site: Site) {
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// The request's head; `None` if there is none of reasonable length.
+/// Returns the head of the request; `None` if the head is incomplete or too long.
 async fn receive(stream: &Stream) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     loop {

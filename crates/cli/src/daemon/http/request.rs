@@ -1,19 +1,19 @@
-//! What an HTTP client asks: as much of a request's head as matters here.
+//! Decodes the relevant parts of an HTTP request head.
 
 use std::net::IpAddr;
 
-/// A request without its body, of which there is none.
+/// A request head. Requests have no body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Without the query.
+    /// The path without the query.
     pub(super) path: String,
-    /// How the client calls this place.
+    /// The host by which the client calls this server.
     host: Option<String>,
 }
 
 impl Request {
-    /// Reads a head up to the empty line; none if it is not one.
+    /// Decodes a head up to the empty line; `None` if it is malformed.
     pub(super) fn parse(head: &[u8]) -> Option<Request> {
         let head = String::from_utf8_lossy(head);
         let (head, _) = head.split_once("\r\n\r\n")?;
@@ -30,7 +30,7 @@ impl Request {
             let (name, value) = line.split_once(':')?;
             let is_host = name.eq_ignore_ascii_case("host");
             if is_host && host.replace(value.trim().to_owned()).is_some() {
-                // Of two, another program on the way might have believed the other.
+                // With two host headers, a proxy might have believed the other.
                 return None;
             }
         }
@@ -41,7 +41,7 @@ impl Request {
         })
     }
 
-    /// Whether the client called this machine by a name or an address that means nothing else.
+    /// Returns true if the client called this machine by a name or an address that always means the local machine.
     pub(super) fn is_for_this_machine(&self) -> bool {
         self.host.as_deref().is_some_and(names_this_machine)
     }
