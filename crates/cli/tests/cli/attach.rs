@@ -1,4 +1,4 @@
-//! A volume's life: attached, used, stopped in every way, attached again.
+//! The life of a volume: attached, used, stopped in every way, attached again.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
 
 #[test]
 fn an_attach_right_after_a_kill_waits_until_the_kernel_has_let_go() {
-    // Found by this suite: an io_uring's files are closed some time after its process is gone.
+    // Found by this suite: the kernel closes the files of an io_uring some time after its process has ended.
     let world = World::with_volume();
     for _ in 0..5 {
         world.attach();
@@ -85,7 +85,7 @@ fn sigterm_stops_cleanly_and_leaves_dirty_data_in_the_log() {
     world.attach();
     {
         let mut client = world.client();
-        // Not flushed: stopping does that.
+        // No flush by the client: the stop flushes.
         client.write(MIB, &[6; 4096]).unwrap();
     }
     let pid = world.pid("v").unwrap();
@@ -133,7 +133,7 @@ fn without_a_description_the_log_knows_enough() {
     world.client().write(MIB, &[1; 512]).unwrap();
     world.ok(&["detach", "v"]);
     assert_eq!(world.peek("data.img", MIB, 512), [1; 512]);
-    // And if the data device is elsewhere by now, it can be said.
+    // If the data device has moved, its path can be given.
     fs::rename(world.path("data.img"), world.path("moved.img")).unwrap();
     let log = ["attach", "--log", "log.img", "--via", "none"];
     world.refused(&log).with(3, &["data.img", "does not exist"]);
@@ -178,9 +178,9 @@ fn options_come_from_the_description_and_the_command_line_wins() {
         port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port != 0)),
         "{uri}"
     );
-    // The socket in the runtime directory is there besides.
+    // The socket in the runtime directory exists as well.
     let mut client = world.client();
-    // Acknowledged is durable: no flush before the crash.
+    // An acknowledged write is durable: no flush before the crash.
     client.write(MIB, &[2; 512]).unwrap();
     world.kill("v");
     world.attach();
@@ -206,7 +206,7 @@ fn a_cache_over_a_cache_is_refused_until_there_are_some() {
             .ok(&["list"])
             .contains(&format!("({data}@1MiB+1MiB < {data}@0+1MiB) < {log}"))
     );
-    // Its log says what it says, whatever it is in front of.
+    // The log itself is readable, whatever it is in front of.
     assert!(world.ok(&["dump", "v"]).contains("superblock"));
 }
 
@@ -216,7 +216,7 @@ fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
         return skip("without_the_driver_ublk_is_refused", "this kernel has ublk");
     }
     let world = World::with_volume();
-    // Before anything is done to the devices.
+    // Refused before any change to the devices.
     let failed = world.refused(&["attach", "v", "--via", "ublk"]);
     failed.with(3, &["modprobe ublk_drv", "another --via"]);
 }
@@ -240,7 +240,7 @@ fn what_was_written_to_the_log_is_there_after_a_kill() {
     for i in 0..100 {
         client.write(i * 4096, &[i as u8 + 1; 512]).unwrap();
     }
-    // No flush, and no time for one.
+    // No flush by the client, and no time for a flush by the daemon.
     world.kill("v");
     world.attach();
     let mut client = world.client();
@@ -351,7 +351,7 @@ fn remove_drains_erases_and_forgets() {
         world.run(&["check", "--log", "log.img"]).status.code(),
         Some(3)
     );
-    // The log is free for a new volume, without force.
+    // The log is free for a new volume, without --force.
     world.ok(&[
         "create", "--name", "w", "--data", "data.img", "--log", "log.img",
     ]);
@@ -413,7 +413,7 @@ fn many_clients_at_once_see_one_volume() {
     }
 }
 
-/// Found by a trial: what had been cut off was lost, and `detach` called the data device complete.
+/// Found in a trial: data beyond the truncation was lost, and `detach` reported the data device as complete.
 #[test]
 fn a_data_device_that_was_cut_short_is_not_called_complete() {
     let world = World::with_volume();
@@ -427,7 +427,7 @@ fn a_data_device_that_was_cut_short_is_not_called_complete() {
         text.contains("DAMAGE") && text.contains("was cut to 32MiB"),
         "{text}"
     );
-    // As long as before, with zeroes.
+    // As long as before, filled with zeroes.
     file.set_len(64 * MIB).unwrap();
     let parts = [
         "data device",
@@ -450,7 +450,7 @@ fn a_data_device_that_was_cut_short_is_not_called_complete() {
     assert!(list.contains("detached"), "{list}");
 }
 
-/// Found by review: a monitoring job that ran `check` while the system started made the attach fail.
+/// Found in review: a monitoring job that ran `check` during system startup made the attach fail.
 #[test]
 fn an_attach_waits_for_a_process_that_only_reads_the_device() {
     let world = World::with_volume();
@@ -459,7 +459,7 @@ fn an_attach_waits_for_a_process_that_only_reads_the_device() {
     rustix::fs::fcntl_lock(&log, shared).unwrap();
     let mut attach = world.command(&["attach", "v", "--via", "none"]);
     let mut attaching = attach.spawn().unwrap();
-    // It has begun when it has its sockets, which it makes first.
+    // The sockets are made first, so they show that the attach has begun.
     wait_until("the daemon is at work", || {
         world.path("run/v.sock").exists()
     });

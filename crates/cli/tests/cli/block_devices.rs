@@ -15,12 +15,12 @@ fn a_data_device_that_is_mounted_is_refused_with_where() {
     };
     tool("mkfs.ext4", &["-q", &device.0]).expect("mkfs.ext4 is installed");
     let _mount = Mount::new(&device.0, &world.path("mnt"), "rw").expect("it mounts");
-    // By the device, and by the file that it is made of.
+    // By the device, and by the file below it.
     for data in [&device.0, "data.img"] {
         let args = ["create", "--name", "v", "--data", data, "--log", "log.img"];
         failed(&args, &world.run(&args)).with(4, &[data, "mounted at", "mnt", "unmount"]);
     }
-    // The other way round, the filesystem is in use and would be lost besides.
+    // The other way round, the filesystem is in use and would also be lost.
     let args = [
         "create", "--force", "--name", "v", "--data", "log.img", "--log", &device.0,
     ];
@@ -44,7 +44,7 @@ fn a_file_on_a_read_only_mount_is_refused() {
         let file = if data.starts_with("view") { data } else { log };
         failed(&args, &world.run(&args)).with(5, &[file, "read-only"]);
     }
-    // Looking is possible.
+    // Reading is possible.
     assert_eq!(
         world.run(&["check", "--log", "view/log.img"]).status.code(),
         Some(0)
@@ -67,7 +67,7 @@ fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
     fs::write(world.path("mnt/file"), "kept").unwrap();
     let refused = world.run(&["detach", "v"]);
     failed(&[], &refused).with(4, &[&device, "mounted on", "mnt", "unmount"]);
-    // Nothing was undone.
+    // The refused detach has changed nothing.
     fs::write(world.path("mnt/file2"), "kept too").unwrap();
     drop(mount);
     world.ok(&["detach", "v"]);
@@ -101,7 +101,7 @@ fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
     fs::write(world.path("mnt/file"), "in the log").unwrap();
     drop(mount);
     world.ok(&["detach", "v", "--keep-dirty"]);
-    // The classic mistake.
+    // The classic mistake: the data device is used without its log.
     let alone = Loop::over(&world.path("data.img")).expect("a loop device");
     let mount = Mount::new(&alone.0, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/other"), "behind the log's back").unwrap();
@@ -134,7 +134,7 @@ fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists(
     signal(pid, "TERM");
     wait_for_end(pid);
     drop(mount);
-    // What is left of it is cleared away by the next attach.
+    // The next attach clears away the leftovers.
     let device = world
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
@@ -159,7 +159,7 @@ fn a_volume_on_block_devices_is_described_and_works() {
     world.ok(&["create", "--name", "v", "--data", &data.0, "--log", &log.0]);
     world.attach();
     world.client().write(MIB, &[1; 4096]).unwrap();
-    // Held exclusively.
+    // The device is held exclusively.
     let args = [
         "create", "--force", "--name", "w", "--data", &data.0, "--log", &log.0,
     ];
@@ -180,7 +180,7 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
     };
     tool("mkfs.ext4", &["-q", "-m", "0", &disk.0]).expect("mkfs.ext4 is installed");
     let mount = Mount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
-    // A sparse image, larger than there is room for.
+    // A sparse image, larger than the free space.
     world.image("mnt/data.img", 32 * MIB);
     let filler = world.path("mnt/filler");
     let mut file = fs::File::create(&filler).unwrap();
@@ -212,7 +212,7 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
     let status = world.ok(&["status", "v"]);
     assert!(status.contains("data_failing"), "{status}");
     assert_eq!(world.client().read(3 * MIB, 65536).unwrap(), [4; 65536]);
-    // With room again, all is well.
+    // Once space is free again, everything works.
     fs::remove_file(&filler).unwrap();
     world.ok(&["drain", "v"]);
     world.ok(&["detach", "v"]);
@@ -220,8 +220,8 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
     drop(mount);
 }
 
-/// Found by review: `losetup` and `mount -o loop` of the data image while it is attached put a second
-/// writer beneath the cache, and nothing said so.
+/// Found in review: `losetup` and `mount -o loop` of the data image while it is attached put a second writer beneath
+/// the cache, without any warning.
 #[test]
 fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached() {
     let test = "a_loop_device_over_the_data_is_refused_at_attach";
@@ -236,7 +236,7 @@ fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached()
     let status = world.ok(&["status", "v"]);
     assert!(!status.contains("DANGER"), "{status}");
     let device = Loop::over(&world.path("data.img")).expect("nothing keeps it away");
-    // Found without being asked, too.
+    // The daemon detects the device by itself, too.
     let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
     wait_until("it is noticed", || log().contains(&device.0));
     let status = world.ok(&["status", "v"]);
@@ -253,7 +253,7 @@ fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached()
     world.ok(&["detach", "v"]);
 }
 
-/// The same where the data is a block device, on which an exclusive claim does not help either.
+/// The same test with a block device as data device; an exclusive claim does not help there either.
 #[test]
 fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
     let test = "a_loop_device_over_a_data_disk";
@@ -275,8 +275,7 @@ fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
     refused.with(4, &[&data.0, &above.0]);
 }
 
-/// Found by review: two partitions were taken for two disks, so large writes went to the one disk
-/// twice.
+/// Found in review: two partitions were taken for two disks, so large writes went to the shared disk twice.
 #[test]
 fn log_and_data_on_partitions_of_one_disk_share_it_and_large_writes_go_past_the_log() {
     let test = "log_and_data_on_partitions_of_one_disk";
@@ -289,12 +288,12 @@ fn log_and_data_on_partitions_of_one_disk_share_it_and_large_writes_go_past_the_
     let Some(disk) = tool("losetup", &["--find", "--show", "--partscan", path]).map(Loop) else {
         return skip(test, "no loop devices");
     };
-    // Without a table: not every kernel reads the same ones.
+    // Without a partition table: kernels differ in the tables that they read.
     for [number, first, sectors] in [["1", "2048", "131072"], ["2", "133120", "98304"]] {
         tool("addpart", &[&disk.0, number, first, sectors]);
     }
     let (data, log) = (format!("{}p1", disk.0), format!("{}p2", disk.0));
-    // Where no udev is, nobody makes the nodes but ourselves.
+    // Without udev, the test makes the device nodes itself.
     for part in [&data, &log] {
         let name = part.rsplit('/').next().unwrap();
         let Ok(number) = fs::read_to_string(format!("/sys/class/block/{name}/dev")) else {

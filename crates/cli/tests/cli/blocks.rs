@@ -1,4 +1,4 @@
-//! Devices whose blocks are not those that a volume was made in any more. As root.
+//! Devices whose block size has changed since the volume was made. As root.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn large_sectors(world: &World, image: &str) -> Option<Loop> {
     tool("losetup", &args).map(Loop)
 }
 
-/// Writes single sectors here and there, flushed, and leaves them in the log by a kill.
+/// Writes and flushes single sectors, and leaves them in the log by killing the daemon.
 fn leave_sectors(world: &World, first: u8) {
     let mut client = world.client();
     for n in 0..20u8 {
@@ -29,7 +29,7 @@ fn leave_sectors(world: &World, first: u8) {
     world.kill("v");
 }
 
-/// Sees what [`leave_sectors`] wrote in a row, and the sectors around it as they were.
+/// Checks the sectors that [`leave_sectors`] wrote, and the unchanged sectors around them.
 fn see_sectors(seen: &[u8], first: u8) {
     for (n, sector) in seen.chunks(512).enumerate() {
         let expected = if n < 20 { first + n as u8 } else { 0 };
@@ -37,8 +37,7 @@ fn see_sectors(seen: &[u8], first: u8) {
     }
 }
 
-/// Found by review: a kernel that asks for larger blocks than the one before made a dirty log
-/// unattachable.
+/// Found in review: a kernel that asks for larger blocks than the previous kernel made a dirty log unattachable.
 #[test]
 fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
     let test = "a_dirty_log_is_taken_up_on_disks_whose_sectors";
@@ -76,7 +75,7 @@ fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
     see_sectors(&world.peek("data.img", MIB, 16384), 101);
 }
 
-/// The same, where direct I/O is the filesystem's; the image ends within a large block besides.
+/// The same test with the direct I/O block size of a filesystem. In addition, the image ends within a large block.
 #[test]
 fn a_dirty_log_is_taken_up_on_a_filesystem_whose_direct_io_is_coarser_now() {
     const LEN: u64 = 8 * MIB + 1536;

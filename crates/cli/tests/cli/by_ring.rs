@@ -1,16 +1,17 @@
-//! FUSE over io_uring, which is off unless an administrator switches it on, for the whole system.
+//! FUSE over io_uring. It is off unless an administrator enables it, for the whole system.
 
 use std::fs;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// It is on until this is dropped; then it is as it was. Others that mount something meanwhile get it too, which they can bear.
+/// Enables FUSE over io_uring, and restores the former setting when dropped. Filesystems that other tests mount
+/// meanwhile use it too, which does no harm.
 pub(crate) struct SwitchedOn {
     before: String,
 }
 
 impl SwitchedOn {
-    /// `None` where there is no such thing, or who asks is not allowed to.
+    /// Enables FUSE over io_uring. `None` if the kernel has no such setting, or the process has no permission.
     pub(crate) fn new() -> Option<SwitchedOn> {
         let before = fs::read_to_string(SWITCH).ok()?;
         fs::write(SWITCH, "Y").ok()?;

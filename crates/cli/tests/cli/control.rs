@@ -1,4 +1,4 @@
-//! The control socket, with clients that do not mean well.
+//! The control socket, with hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -93,7 +93,7 @@ fn a_request_without_end_is_cut_off_at_the_limit() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("at most 4096 bytes"), "{answer}");
-    // What fits is still a request, with blanks to the last byte.
+    // A request of the maximum length is accepted, padded with blanks to the last byte.
     let mut long = b"{\"command\":\"ping\"}".to_vec();
     long.resize(4095, b' ');
     long.push(b'\n');
@@ -104,7 +104,7 @@ fn a_request_without_end_is_cut_off_at_the_limit() {
 fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
     let world = World::with_volume();
     world.attach();
-    // More than are served at a time, some of them in the middle of a line.
+    // More clients than the daemon serves at a time, some of them in the middle of a line.
     let idle: Vec<UnixStream> = (0..64)
         .map(|i| {
             let mut stream = connect(&world);
@@ -114,7 +114,7 @@ fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
             stream
         })
         .collect();
-    // NBD clients do not notice.
+    // NBD clients are not affected.
     world.client().write(0, &[1; 512]).unwrap();
     drop(idle);
     crate::world::wait_until("there is room again", || {
@@ -210,7 +210,7 @@ fn where_bytes_lie_is_told_on_the_log_and_at_home_and_what_both_are_on() {
     assert!(told["log"]["start"].is_null() && told["device"].is_null());
     world.ok(&["drain", "v"]);
     assert_eq!(parts(&ask(from, to)), [(from, to, "home".to_owned())]);
-    // Not beyond the end, nor more than one answer has; and nonsense is nothing.
+    // Nothing beyond the end, and no more than an answer can contain; a malformed range gives an empty answer.
     assert_eq!(ask(0, u64::MAX)["end"], 64 << 20);
     assert_eq!(parts(&ask(u64::MAX, 5)), []);
     assert_eq!(parts(&ask(5, 5)), []);

@@ -1,4 +1,4 @@
-//! What `create` refuses, and that it leaves everything as it was.
+//! The refusals of `create`, which leave everything unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use crate::world::{MIB, World, failed, skip, texts};
 
 const LOG: &str = "log.img";
 
-/// One with a data image and a log image, and no volume yet.
+/// Returns a world with a data image and a log image, and no volume yet.
 fn world() -> World {
     let world = World::new();
     world.data("data.img", 64 * MIB);
@@ -297,7 +297,7 @@ fn without_permission_nothing_is_done_and_the_path_is_named() {
         );
     }
     let world = world();
-    // The directories are the other user's, the images are not.
+    // The directories belong to the other user; the images do not.
     for dir in ["etc", "run"] {
         fs::create_dir(world.path(dir)).unwrap();
         fs::set_permissions(world.path(dir), fs::Permissions::from_mode(0o777)).unwrap();
@@ -340,7 +340,7 @@ fn names_that_would_be_hidden_or_directories_are_refused() {
     }
 }
 
-/// Found by review: what a volume leaves of its device was said nowhere.
+/// Found in review: unused space at the end of a device was not reported.
 #[test]
 fn what_is_left_unused_of_a_device_is_said_with_its_length() {
     let world = World::new();
@@ -383,7 +383,7 @@ fn what_is_left_unused_of_a_device_is_said_with_its_length() {
     assert!(!said.contains("UNUSED"), "{said}");
 }
 
-/// Found by review: a second log over a device was accepted, and what the first one held was lost.
+/// Found in review: a second log over a device was accepted, and the data in the first log was lost.
 #[test]
 fn a_second_cache_over_a_device_whose_first_log_holds_data_is_refused_unless_forced() {
     let world = World::with_volume();
@@ -399,7 +399,7 @@ fn a_second_cache_over_a_device_whose_first_log_holds_data_is_refused_unless_for
     }
     world.attach();
     world.ok(&["detach", "v"]);
-    // With nothing in the first log it is fine.
+    // Accepted if the first log is empty.
     world.ok(&second);
     world.ok(&["remove", "w"]);
     world.dirty(8 * MIB, 4, 4096);

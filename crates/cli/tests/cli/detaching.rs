@@ -1,4 +1,4 @@
-//! A detach that fails or is interrupted, and block devices that other programs take away.
+//! A detach that fails or is interrupted, and block devices that other programs remove.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,10 +12,11 @@ use crate::links::{kernel_device, status};
 use crate::system::{Loop, can_serve_loop, loop_over, tool};
 use crate::world::{MIB, World, signal, wait_for_end, wait_until};
 
-/// Where the tests write, beyond what a failing data device takes.
+/// The offset of the tests' writes, beyond the part that a failing data device accepts.
 const AT: u64 = 8 * MIB;
 
-/// Has the daemon's writes to files fail beyond the first MiB, or lets them be again. Block devices have no such limit.
+/// Limits the daemon's writes to files to the first `len` bytes, or removes the limit. Block devices have no such
+/// limit.
 fn limit_writes(world: &World, len: Option<u64>) {
     let limit = Rlimit {
         current: len,
@@ -26,7 +27,7 @@ fn limit_writes(world: &World, len: Option<u64>) {
     rustix::process::prlimit(process, Resource::Fsize, limit).expect("one's own process");
 }
 
-/// The volume `v`, attached as a loop device, with something in its log that its data device does not take.
+/// Returns the volume `v`, attached as a loop device. Its log holds data that its data device does not accept.
 fn failing(test: &str) -> Option<(World, Loop)> {
     if !can_serve_loop(test) {
         return None;
@@ -46,7 +47,7 @@ fn failing(test: &str) -> Option<(World, Loop)> {
     Some((world, log))
 }
 
-/// Begins a detach, and returns once the daemon says that the data device fails.
+/// Begins a detach, and returns once the daemon reports that the data device fails.
 fn begin_detach(world: &World) -> UnixStream {
     let stream = UnixStream::connect(world.path("run/v.sock")).unwrap();
     (&stream).write_all(b"{\"command\":\"detach\"}\n").unwrap();
@@ -57,7 +58,7 @@ fn begin_detach(world: &World) -> UnixStream {
     stream
 }
 
-/// The block device is there as before, and has what was written.
+/// Checks that the block device is unchanged and has the written data.
 fn is_as_before(world: &World, device: &str) {
     assert_eq!(kernel_device(world, "v"), device);
     let link = status(world, "v", "device");
@@ -73,8 +74,8 @@ fn is_as_before(world: &World, device: &str) {
     assert_eq!(read, [7; 65536]);
 }
 
-/// Found by a trial: an interrupted detach left the volume "attached" without a block device, and `status` went on naming
-/// `/dev/loop0`, which another program had then.
+/// Found in a trial: an interrupted detach left the volume "attached" without a block device. `status` still named
+/// `/dev/loop0`, which belonged to another program by then.
 #[test]
 fn a_detach_whose_client_goes_away_leaves_the_block_device() {
     let Some((world, _log)) = failing("a_detach_whose_client_goes_away_leaves_the_block_device")
@@ -84,7 +85,7 @@ fn a_detach_whose_client_goes_away_leaves_the_block_device() {
     let device = kernel_device(&world, "v");
     drop(begin_detach(&world));
     is_as_before(&world, &device);
-    // The program itself, interrupted.
+    // The command itself, interrupted.
     let mut detach = world.command(&["detach", "v"]);
     let mut detach = detach.stderr(Stdio::piped()).spawn().unwrap();
     let mut progress = BufReader::new(detach.stderr.take().unwrap());
@@ -145,7 +146,7 @@ fn a_block_device_that_another_program_took_away_is_not_named() {
         list.contains("attached") && !list.contains("/dev/"),
         "{list}"
     );
-    // The number may be another's already, in use: found by a test beside this one.
+    // The device number may already be in use by another program: found by a parallel test.
     let other = world.image("other.img", MIB);
     let another = tool("losetup", &[&device, other.to_str().unwrap()]);
     let _another = another.map(|_| Loop(device.clone()));

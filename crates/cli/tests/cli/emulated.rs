@@ -1,4 +1,4 @@
-//! Emulated disks: any device may be named with the timing of one, and stays the data it is.
+//! Emulated disks: any device can be given the timing of an old disk, and keeps its data.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::world::{MIB, World};
 
 const DISK: &str = "model:barracuda,cache=read,queue=sptf";
 
-/// A directory with `data.img` and `log.img`, and nothing in front of them.
+/// Returns a world with `data.img` and `log.img`, and no volume yet.
 fn world() -> World {
     let world = World::new();
     world.data("data.img", 64 * MIB);
@@ -37,7 +37,7 @@ fn an_unknown_model_is_answered_with_those_there_are() {
 #[test]
 fn an_image_larger_than_the_disk_is_refused_with_both_sizes() {
     let world = world();
-    // The images are compared byte by byte, so the large one is not among them.
+    // The images are compared byte by byte, so the large image is in another directory.
     fs::create_dir(world.path("large")).unwrap();
     world.image("large/data.img", 3 << 30);
     let failed = world.refused(&args("model:barracuda:large/data.img", "log.img"));
@@ -105,7 +105,7 @@ fn a_log_and_its_data_can_be_parts_of_one_emulated_disk() {
     let data = format!("{DISK}:data.img@36MiB+28MiB");
     world.ok(&args(&data, &log));
     world.dirty(MIB, 5, 4096);
-    // The log remembers its data without the model; together they are one disk again.
+    // The log records its data device without the model; together they form one emulated disk again.
     world.ok(&["attach", "--log", &log, "--via", "none"]);
     assert_eq!(world.client().read(MIB, 4096).unwrap(), [5; 4096]);
     world.detach();
@@ -117,7 +117,7 @@ fn data_is_the_same_data_with_a_model_and_without() {
     let world = world();
     world.ok(&args("data.img", "log.img"));
     world.dirty(8 * MIB, 3, 4096);
-    // Without its description, so that only identity and fingerprint tell.
+    // Without the configuration file, so that only identity and fingerprint match.
     fs::remove_file(world.path("etc/v.toml")).unwrap();
     let (log, data) = ("model:atlas10k:log.img", "model:barracuda:data.img");
     world.ok(&["attach", "--log", log, "--data", data, "--via", "none"]);

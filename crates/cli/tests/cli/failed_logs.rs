@@ -1,7 +1,7 @@
-//! A log device that really fails, and what is remembered of it.
+//! A log device that really fails, and the record of the failure.
 //!
-//! The log lies far into its file. A limit on the length of files then makes its writes fail, and a file
-//! cut short its reads, both in the running daemon; and both can be undone.
+//! The log begins far into its file. A limit on file lengths then makes writes to the log fail, and a truncated file
+//! makes reads fail. Both work in the running daemon, and both can be undone.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn with_log_far_in() -> World {
     world
 }
 
-/// Attaches `v` with the signal ignored that comes with the limit.
+/// Attaches `v` while ignoring the signal of the file length limit.
 fn attach(world: &World) {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_forebay");
@@ -37,7 +37,7 @@ fn status(world: &World) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
-/// Makes writes beyond this length of a file fail in a process, or lets them be again.
+/// Makes writes of a process beyond this file length fail, or removes the limit.
 fn limit_writes(pid: u32, len: Option<u64>) {
     let limit = Rlimit {
         current: len,
@@ -52,8 +52,8 @@ fn set_len(world: &World, len: u64) {
     file.unwrap().set_len(len).unwrap();
 }
 
-/// Leaves `v` attached, with 8 MiB of `7` flushed to a log that neither reads nor writes any more.
-/// Returns the log as it was.
+/// Leaves `v` attached, with 8 MiB of `7` flushed to a log that fails all reads and writes. Returns the content of the
+/// log.
 fn failed(world: &World) -> Vec<u8> {
     attach(world);
     let mut client = world.client();
@@ -62,7 +62,7 @@ fn failed(world: &World) -> Vec<u8> {
     }
     client.flush().unwrap();
     let pid = world.pid("v").expect("it is attached");
-    // Nothing is moved home between here and the end of the file.
+    // Nothing is destaged between here and the truncation of the file.
     crate::world::signal(pid, "STOP");
     limit_writes(pid, Some(LOG_AT / 2));
     let log = world.content("log.img");
@@ -101,7 +101,7 @@ fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_
     let lost = after["damaged_bytes"].as_u64().unwrap();
     assert!(lost >= 4 * MIB, "{after}");
     assert!(world.client().read(8 * MIB, 4096).is_err(), "it is lost");
-    // The log could not be marked, so that is noted elsewhere, and a flush is a promise again.
+    // The log could not record the loss, so the state directory records it, and a flush is a guarantee again.
     assert_eq!(state_files(&world), 1);
     let mut client = world.client();
     client.write(8 * MIB, &[9; 4096]).unwrap();
@@ -109,12 +109,12 @@ fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_
     assert_eq!(client.read(8 * MIB, 4096).unwrap(), [9; 4096]);
     drop(client);
     world.kill("v");
-    // The device works again, and has all it had. It would be believed, were it not for the note.
+    // The device works again, with all its data. Only the record shows that the log is no longer valid.
     fs::write(world.path("log.img"), &log).unwrap();
     let refused = world.refused(&["attach", "v", "--via", "none"]);
     refused.with(4, &["given up", "create --force"]);
     assert_eq!(world.peek("data.img", 8 * MIB, 4096), [9; 4096]);
-    // A new log is another, and the note is no longer needed.
+    // A new log has a new id, and the record is no longer needed.
     world.ok(&[
         "create", "--force", "--name", "v", "--data", "data.img", "--log", LOG,
     ]);
@@ -123,7 +123,7 @@ fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_
     assert_eq!(world.client().read(8 * MIB, 4096).unwrap(), [9; 4096]);
 }
 
-/// Nothing was given up, so the log is still what has it.
+/// Nothing was abandoned, so the log still holds the data.
 #[test]
 fn a_volume_that_cannot_be_closed_cleanly_is_detached_all_the_same() {
     let world = with_log_far_in();
@@ -150,7 +150,7 @@ fn a_volume_that_cannot_be_closed_cleanly_is_detached_all_the_same() {
             .all(|line| !line.contains("attached"))
     );
     fs::write(world.path("log.img"), log).unwrap();
-    // What was written since went to the data device alone.
+    // The data written since went to the data device alone.
     let refused = world.refused(&["attach", "v", "--via", "none"]);
     refused.with(4, &["differs at byte 0", "--accept-changed"]);
     world.ok(&["attach", "v", "--via", "none", "--accept-changed"]);
@@ -171,7 +171,7 @@ fn what_was_lost_with_a_log_is_salvaged_when_its_device_works_again() {
     client.write(8 * MIB, &[9; 4096]).unwrap();
     client.flush().unwrap();
     drop(client);
-    // It takes the mark after all, at the latest at the end.
+    // The log accepts the record in the end, at the latest when the volume is closed.
     limit_writes(world.pid("v").unwrap(), None);
     set_len(&world, LOG_AT + LOG_BYTES);
     wait_until("the clients are gone", || {

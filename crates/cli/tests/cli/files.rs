@@ -1,4 +1,4 @@
-//! Filesystems: made, mounted, looked at, left by daemons that are killed, and removed.
+//! Filesystems: created, mounted, inspected, left by killed daemons, and removed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use crate::by_ring::SwitchedOn;
 use crate::system::{installed, root, try_unmount};
 use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
 
-/// A directory with a filesystem `f` on `disk.img`, and the directory `mnt`; or a loud skip.
+/// Returns a world with a filesystem `f` on `disk.img`, and the directory `mnt`; or skips the test with a message.
 pub(crate) fn world(test: &str) -> Option<World> {
     if !root() || !Path::new("/dev/fuse").exists() {
         skip(test, "not root, or no FUSE");
@@ -32,7 +32,7 @@ pub(crate) fn status(world: &World) -> Value {
     serde_json::from_str(&world.ok(&["status", "f", "--json"])).unwrap()
 }
 
-/// What `check` says, and its exit code.
+/// Returns the exit code and the output of `check`.
 pub(crate) fn check(world: &World) -> (i32, String) {
     let checked = world.run(&["check", "f"]);
     (checked.status.code().unwrap(), texts(&checked).0)
@@ -116,13 +116,13 @@ fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount
     world.ok(&["mount", "f", "mnt"]);
     assert_eq!(fs::read(dir.join("kept")).unwrap(), b"what is to stay");
     world.kill("f");
-    // Or the dead mount is taken away alone.
+    // The stale mount can also be removed alone.
     let cleared = world.unmount("mnt");
     assert!(cleared.contains("recovered by the next mount"), "{cleared}");
     let again = failed(&["umount", "mnt"], &world.run(&["umount", "mnt"]));
     again.with(3, &["no filesystem of Forebay's is mounted"]);
     world.ok(&["mount", "f", "mnt"]);
-    // By its name as well, which said that nothing is mounted there.
+    // By its name as well: this once reported that nothing is mounted there.
     world.kill("f");
     let cleared = world.unmount("f");
     assert!(cleared.contains("recovered by the next mount"), "{cleared}");
@@ -142,7 +142,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
     };
     world.ok(&["mount", "f", "mnt"]);
     let dir = world.path("mnt");
-    // More than there are entries, each a write, a read and names.
+    // More users than ring entries; each writes, reads and creates names.
     let users: Vec<_> = (0..100_u8)
         .map(|user| {
             let dir = dir.join(format!("user{user}"));
@@ -159,7 +159,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
         })
         .collect();
     users.into_iter().for_each(|user| user.join().unwrap());
-    // A request of the largest size, both ways.
+    // A request of the maximum size, in both directions.
     let (large, copy) = (vec![9; 3 << 20], dir.join("copy"));
     fs::write(&copy, &large).unwrap();
     assert_eq!(status(&world)["requests_by"], "io_uring");
@@ -167,7 +167,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
     assert_eq!(check(&world).0, 0);
     world.ok(&["mount", "f", "mnt"]);
     assert!(fs::read(&copy).unwrap() == large);
-    // The connection ends with the daemon, though the ring has had it.
+    // The connection ends with the daemon, although the ring used it.
     world.kill("f");
     let dead = fs::read(&copy).unwrap_err();
     assert_eq!(dead.raw_os_error(), Some(107), "{dead}");
@@ -285,14 +285,14 @@ fn what_cannot_be_mounted_says_why() {
         world.refused(args).with(code, &parts);
     }
     world.ok(&["mount", "f", "mnt"]);
-    // Twice, by its name or by its device.
+    // A second mount, by name or by device.
     world
         .refused(&["mount", "f", "mnt"])
         .with(4, &["f is attached already"]);
     world
         .refused(&["mount", "./disk.img", "mnt"])
         .with(4, &["disk.img", "in use"]);
-    // While somebody uses it.
+    // While a file is open.
     let file = fs::File::create(world.path("mnt/open")).unwrap();
     let busy = failed(&["umount"], &world.run(&["umount", "mnt"]));
     busy.with(4, &["in use", "open"]);
@@ -316,7 +316,7 @@ fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() 
     world.ok(&["mount", "f"]);
     assert!(fs::write(dir.join("a"), b"x").is_err());
     world.unmount("f");
-    // As mount(8) calls its helpers.
+    // In the way that mount(8) calls its helpers.
     let helper = world.path("mount.forebay");
     symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
     let mut command = Command::new(&helper);
@@ -329,7 +329,7 @@ fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() 
     assert!(!dir.join("a").exists());
 }
 
-/// What somebody who is not root does, where `/dev/fuse` is as on most systems: everybody's.
+/// Commands of an unprivileged user, with `/dev/fuse` accessible to all users as on most systems.
 const NOT_ROOT: &str = r#"
 set -e
 mknod node c 10 229 && chmod 666 node && mount --bind node /dev/fuse
@@ -351,7 +351,7 @@ fn who_is_not_root_mounts_by_fusermount() {
     if !root() || !Path::new("/dev/fuse").exists() {
         return skip(test, "not root to begin with, or no FUSE");
     }
-    // In a place that everybody can reach, and with mounts of its own.
+    // In a directory that all users can reach, and with a mount namespace of its own.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let path = |name: &str| dir.path().join(name);

@@ -1,5 +1,5 @@
-//! A mounted filesystem in trouble: its device fails, is full, or is not what it should be; its daemon stands still; it is
-//! unmounted by force under who uses it.
+//! Faults of a mounted filesystem: its device fails, is full, or is damaged; its daemon is stopped; it is unmounted by
+//! force while in use.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,7 +22,7 @@ fn mount(world: &World) -> u32 {
     world.pid("f").expect("it is mounted")
 }
 
-/// Makes the device's writes beyond so many bytes fail, or lets them be again.
+/// Makes writes of the daemon beyond this file length fail, or removes the limit.
 fn limit_writes(pid: u32, len: Option<u64>) {
     let limit = Rlimit {
         current: len,
@@ -46,7 +46,7 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     let pid = mount(&world);
     let (kept, new) = (world.path("mnt/kept"), world.path("mnt/new"));
     write_durably(&kept, &[7; 100_000]).unwrap();
-    // Not all that it has in memory, and not its log.
+    // Neither all its buffered data, nor its log, fits below the limit.
     limit_writes(pid, Some(MIB));
     let refused = write_durably(&new, &[8; 100_000]).unwrap_err();
     assert_eq!(refused.raw_os_error(), EIO, "{refused}");
@@ -60,7 +60,7 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     assert!(detail.contains("when the device works again"), "{detail}");
     assert!(now["errors"].as_u64().unwrap() > 0, "{now}");
     assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
-    // It works again: what was refused is written once more, and the filesystem goes on.
+    // The device works again: the refused data is written once more, and the filesystem goes on.
     limit_writes(pid, None);
     wait_until("it serves again", || status(&world)["mode"] == "serving");
     write_durably(&new, &[9; 100_000]).unwrap();
@@ -73,8 +73,8 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     assert_eq!(check(&world).0, 0);
 }
 
-/// Found under `ulimit -f 0`: the daemon was ended by a signal, for a line that its log had no room for. And what is
-/// told when a line cannot be written, on a full disk for instance, goes where the line went, and was a panic.
+/// Found under `ulimit -f 0`: a signal ended the daemon, since its log had no space for a line. In addition, the report
+/// of a failed log line went to the log as well, on a full disk for instance, and caused a panic.
 #[test]
 fn a_daemon_whose_log_cannot_be_written_serves_on() {
     let Some(world) = world("a_daemon_whose_log_cannot_be_written_…") else {
@@ -91,7 +91,7 @@ fn a_daemon_whose_log_cannot_be_written_serves_on() {
     assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
     assert!(lives(pid));
     assert_eq!(world.content("run/f.log"), log);
-    // It says what it is doing before, since the device is given time to work again.
+    // It reports its activity before, since the device gets time to work again.
     let unmounted = world.run(&["umount", "mnt"]);
     let said = String::from_utf8_lossy(&unmounted.stderr);
     assert_eq!(unmounted.status.code(), Some(5), "{said}");
@@ -99,7 +99,8 @@ fn a_daemon_whose_log_cannot_be_written_serves_on() {
     wait_for_end(pid);
 }
 
-/// Has `f` unmounted, and gives what its daemon says it is doing until it ends; or goes away at the first of it.
+/// Unmounts `f`, and returns the activities that the daemon reports until it exits; or disconnects after the first
+/// report.
 fn unmount_and_listen(world: &World, stays: bool) -> Vec<String> {
     let mut stream = UnixStream::connect(world.path("run/f.sock")).unwrap();
     stream.write_all(b"{\"command\":\"detach\"}\n").unwrap();
@@ -118,7 +119,7 @@ fn unmount_and_listen(world: &World, stays: bool) -> Vec<String> {
     doing
 }
 
-/// Found on a throttled disk: `umount` said after 30 s that the daemon does not answer.
+/// Found on a throttled disk: `umount` reported after 30 s that the daemon does not answer.
 #[test]
 fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
     let Some(world) = world("who_unmounts_from_a_slow_disk_…") else {
@@ -129,7 +130,8 @@ fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
     fs::write(world.path("a"), vec![7; 2 << 20]).unwrap();
     for stays in [true, false] {
         let pid = mount(&world);
-        // By another process: what this one had open, a program that another test just starts has for a moment.
+        // Another process copies, because a child process that another test starts holds this process's files for a
+        // moment.
         let (from, to) = (world.path("a"), world.path("mnt/a"));
         tool("cp", &[from.to_str().unwrap(), to.to_str().unwrap()]).expect("copied");
         let doing = unmount_and_listen(&world, stays);
@@ -143,7 +145,7 @@ fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
     world.unmount("f");
 }
 
-/// The write that fails for want of room.
+/// Writes until the first write that fails for lack of space. Returns the number of that write.
 fn fill(mut write: impl FnMut(u64) -> std::io::Result<()>) -> u64 {
     for n in 0.. {
         if let Err(error) = write(n) {
@@ -170,7 +172,7 @@ fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
         fs::create_dir(dir.join("small")).unwrap();
         let many = fill(|n| fs::write(dir.join(format!("small/{n}")), vec![round; 60_000]));
         assert!(many > 100, "{many}");
-        // In a sector each, until there is none.
+        // In a sector each, until the filesystem is full.
         fill(|n| write_durably(&dir.join(format!("small/{n:0>200}")), b"little"));
         let now = status(&world);
         assert!(
@@ -178,7 +180,7 @@ fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
             "{now}"
         );
         assert_eq!((&now["mode"], &now["errors"]), (&"full".into(), &0.into()));
-        // What is there can be overwritten, and made durable.
+        // Existing data can be overwritten, and made durable.
         let small = File::options().write(true).open(dir.join("small/0"));
         let mut small = small.unwrap();
         small.write_all(&[round + 1; 60_000]).unwrap();
@@ -186,7 +188,7 @@ fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
         fs::remove_dir_all(dir.join("small")).unwrap();
         fs::remove_file(dir.join("large")).unwrap();
         let free = status(&world)["free_bytes"].as_u64().unwrap();
-        // But for the segments that are being filled.
+        // Except the segments that are being filled.
         assert!(free + 2 * MIB >= room, "{free} of {room}");
     }
     world.unmount("mnt");
@@ -195,7 +197,7 @@ fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
     assert!(found.contains("0 names, 0B of data"), "{found}");
 }
 
-/// What is written to memory comes to the filesystem when nobody can be told any more but by `msync` and `fsync`.
+/// Data written to mapped memory reaches the filesystem when only `msync` and `fsync` can report an error.
 const MAPPED: &str = r#"
 import errno, mmap, os, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -233,7 +235,7 @@ fn who_wrote_by_a_mapping_is_told_by_fsync_that_there_is_no_room() {
     assert_eq!(check(&world).0, 0);
 }
 
-/// Whether a daemon still runs.
+/// Returns true if the daemon still runs.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
@@ -251,7 +253,7 @@ fn is_one_of(codes: &[i32], what: &str, output: &Output) -> i32 {
     code
 }
 
-/// Writes something into what lies there, or exchanges some of it.
+/// Overwrites some used sectors, or swaps some of them.
 fn damage(image: &mut [u8], numbers: &Rng) {
     let sectors = (image.len() / 512) as u64;
     let lies = |n: u64| {
@@ -272,7 +274,7 @@ fn damage(image: &mut [u8], numbers: &Rng) {
     }
 }
 
-/// Reads, changes and removes all that there is: what cannot be says so.
+/// Reads, changes and removes all files. Impossible operations must report errors.
 const WALK: &str = "find mnt -ls; find mnt -type f -exec cat {} +; touch mnt/new; mkdir mnt/in; mv mnt/d2 mnt/in; \
                     echo new > mnt/d1/new; sync mnt/new; df mnt; rm -rf mnt/*; find mnt -ls";
 
@@ -337,7 +339,7 @@ fn users_wait_for_a_daemon_that_stands_still_and_go_on_with_it_or_are_told_that_
         signal(pid, "STOP");
         let path = world.path("mnt/new");
         let waiting = std::thread::spawn(move || write_durably(&path, b"new"));
-        // sleeps: that somebody waits gives no event
+        // sleeps: a waiting process gives no event
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert!(!waiting.is_finished());
         signal(pid, if ends { "KILL" } else { "CONT" });
@@ -362,7 +364,7 @@ fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly()
     let pid = world.pid("f").unwrap();
     let mut open = File::create(world.path("mnt/open")).unwrap();
     open.write_all(b"before").unwrap();
-    // The system aborts what is asked, and says that it is in use all the same.
+    // The system aborts the requests, and reports that the filesystem is in use nevertheless.
     let forced = try_tool("umount", &["-f", at]).unwrap_err();
     assert!(forced.contains("busy"), "{forced}");
     wait_for_end(pid);
@@ -425,7 +427,7 @@ fn umount_with_force_cuts_off_who_uses_the_filesystem_and_keeps_what_was_written
     assert!(!world.path("mnt/open").exists());
     signal(pid, "CONT");
     wait_for_end(pid);
-    // Where nobody uses it, nothing is forced.
+    // A filesystem that is not in use is unmounted without force.
     world.ok(&["mount", "f", "mnt"]);
     assert_eq!(content(), b"before");
     let said = world.ok(&["umount", "f", "--force"]);

@@ -1,7 +1,7 @@
-//! Devices that became longer, under volumes that are attached and under others.
+//! Devices that became longer, under attached and detached volumes.
 //!
-//! Found by review: a data device that was extended could not be attached any more, and the advice destroyed what the
-//! log held.
+//! Found in review: an extended data device could no longer be attached, and the suggested remedy destroyed the data in
+//! the log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ fn set_len(world: &World, name: &str, len: u64) {
     file.unwrap().set_len(len).unwrap();
 }
 
-/// The exit code of a check, and all that it said.
+/// Returns the exit code and the output of a check.
 fn check(world: &World, args: &[&str]) -> (i32, String) {
     let output = world.run(&[&["check"], args].concat());
     let (out, err) = texts(&output);
@@ -79,7 +79,7 @@ fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_n
         set_len(&world, "data.img", 32 * MIB);
         let refused = world.refused(&["attach", "v", "--via", "none"]);
         refused.with(4, &["32MiB", "64MiB", "shrank", remedy]);
-        // And so it is: the length comes back, with what was at the end before.
+        // The remedy works: with the length restored, and with the former data at the end.
         set_len(&world, "data.img", 64 * MIB);
         world.poke("data.img", 64 * MIB - 100, &[7; 100]);
         world.attach();
@@ -113,7 +113,7 @@ fn an_attached_volume_takes_the_new_length_when_it_is_told_to_and_nbd_clients_by
     }
     assert_eq!(before.read(0, 4096).unwrap(), [1; 4096]);
     assert!(world.ok(&["resize", "v"]).contains("v has 96MiB"));
-    // Killed, what was written behind the old end is in the log only.
+    // After a kill, the data written beyond the old end is only in the log.
     world.kill("v");
     world.attach();
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
     assert_eq!(sectors.trim(), (96 * MIB / 512).to_string());
     fs::write(world.path("mnt/file2"), "kept too").unwrap();
     drop(mount);
-    // Not while it is mounted, for which containers have no permission.
+    // Not while it is mounted: containers lack the permission.
     tool("e2fsck", &["-f", "-p", &device]).expect("it is sound");
     tool("resize2fs", &[&device]).expect("it takes the new length");
     let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
@@ -159,7 +159,7 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
     tool("fsck.ext4", &["-f", "-n", &image]).expect("it is sound");
 }
 
-/// A volume `v` of that kind on `data.img` of 64 MiB.
+/// Returns a world with a volume `v` of that kind on `data.img` of 64 MiB.
 fn space(kind: &str) -> World {
     let world = World::new();
     world.image("data.img", 64 * MIB);

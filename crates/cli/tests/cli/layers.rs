@@ -1,4 +1,4 @@
-//! Caches over log-structured volumes, from `create` to `remove`, and what is done with bad input.
+//! Caches over log-structured volumes, from `create` to `remove`, with invalid input.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn create(world: &World, more: &[&str]) -> String {
     world.ok(&[&args[..], more].concat())
 }
 
-/// One with the volume `v`: a log of 40 MiB over a log-structured volume on `data.img` of 64 MiB.
+/// Returns a world with the volume `v`: a log of 40 MiB over a log-structured volume on `data.img` of 64 MiB.
 fn world() -> World {
     let world = World::new();
     world.image("data.img", 64 * MIB);
@@ -53,7 +53,7 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
     assert!(said.contains("1MiB not on the data device yet"), "{said}");
     assert!(said.contains("log-structured volume"), "{said}");
     assert_eq!(check(&world, &["--log", "log.img"]).0, 1);
-    // By its devices alone: the log knows what it is over.
+    // By its devices alone: the log records the volume below it.
     world.ok(&[
         "attach",
         "--log",
@@ -93,7 +93,7 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
     wait_until("it is detached", || {
         world.run(&["detach", "data"]).status.success()
     });
-    // And again, with what it holds.
+    // Once more, keeping the data of the volume.
     let said = world.ok(&[
         "create", "--name", "v", "--data", "data.img", "--log", "log.img", "--force",
     ]);
@@ -119,10 +119,10 @@ fn what_there_is_no_room_for_below_is_refused_and_a_trim_makes_room() {
     while at <= 2 * room && client.write(at, &vec![3; 1 << 20]).is_ok() {
         at += MIB;
     }
-    // The room that is told is for pieces of any size; in large ones more fits.
+    // The reported capacity is for extents of any size; with large extents, more data fits.
     assert!(at > room / 2 && at < room / 4 * 5, "{at} of {room}");
     client.flush().unwrap();
-    // What is there may be overwritten.
+    // Existing data can be overwritten.
     client.write(0, &vec![4; 1 << 20]).unwrap();
     let now = world.ok(&["status", "v"]);
     assert!(now.contains("FULL"), "{now}");

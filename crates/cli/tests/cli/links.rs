@@ -1,4 +1,4 @@
-//! `/dev/forebay/NAME`: as root, with a directory of the test's own in the place of `/dev/forebay`.
+//! `/dev/forebay/NAME`: as root, with a directory of the test instead of `/dev/forebay`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use crate::system::{Loop, Mount, can_serve_loop, tool};
 use crate::world::{MIB, World, failed, texts, wait_until};
 
-/// A field of what a volume says of itself.
+/// Returns a field of the volume's status.
 pub(crate) fn status(world: &World, name: &str, field: &str) -> serde_json::Value {
     let json = world.ok(&["status", name, "--json"]);
     serde_json::from_str::<serde_json::Value>(&json).unwrap()[field].take()
 }
 
-/// The block device of a volume as the kernel names it.
+/// Returns the kernel's name of a volume's block device.
 pub(crate) fn kernel_device(world: &World, name: &str) -> String {
     let device = status(world, name, "kernel_device");
     device.as_str().expect("it has a block device").to_owned()
@@ -32,7 +32,7 @@ fn attach(world: &World, name: &str) -> String {
     device.trim().to_owned()
 }
 
-/// A world with the volumes `a` and `b`.
+/// Returns a world with the volumes `a` and `b`.
 fn two(test: &str) -> Option<World> {
     if !can_serve_loop(test) {
         return None;
@@ -47,7 +47,7 @@ fn two(test: &str) -> Option<World> {
     Some(world)
 }
 
-/// What is at the beginning of a volume.
+/// Returns the first 512 bytes of a volume.
 fn begins(world: &World, name: &str) -> Vec<u8> {
     fs::read(link(world, name)).unwrap()[..512].to_vec()
 }
@@ -78,7 +78,7 @@ fn volumes_that_are_attached_in_another_order_keep_their_names() {
             world.ok(&["detach", name]);
             assert_eq!(target(&world, name), None);
         }
-        // No lock is left either.
+        // The locks are removed, too.
         assert_eq!(fs::read_dir(world.path("dev")).unwrap().count(), 0);
     }
 }
@@ -108,11 +108,11 @@ fn a_link_whose_device_is_another_programs_is_removed_by_list() {
     let world = World::with_volume();
     attach(&world, "v");
     let device = kernel_device(&world, "v");
-    // While the daemon lives, its link stays.
+    // While the daemon runs, its link stays.
     world.ok(&["list"]);
     assert_eq!(target(&world, "v"), Some(device.clone().into()));
     world.kill("v");
-    // The device of the killed daemon is still that of the volume.
+    // The device of the killed daemon still belongs to the volume.
     world.ok(&["list"]);
     assert_eq!(target(&world, "v"), Some(device.clone().into()));
     tool("losetup", &["--detach", &device]).expect("nobody uses it");
@@ -152,7 +152,7 @@ fn what_is_not_forebays_stays_in_its_place_and_is_named() {
     attached("a link to elsewhere of that name");
     assert_eq!(fs::read_link(&place).unwrap(), world.path("log.img"));
     fs::remove_file(&place).unwrap();
-    // Where others may write, a link may be replaced by theirs.
+    // In a directory that other users may write, they could replace the link.
     fs::set_permissions(world.path("dev"), PermissionsExt::from_mode(0o777)).unwrap();
     let output = world.run(&["attach", "v", "--via", "loop"]);
     let said = texts(&output).1;
@@ -176,7 +176,7 @@ fn a_link_that_goes_meanwhile_is_said_and_the_device_named_instead() {
     world.ok(&["detach", "v"]);
 }
 
-/// Volumes of two users, or of two runtime directories, may have one name.
+/// Volumes of two users, or of two runtime directories, can have the same name.
 #[test]
 fn the_first_of_two_volumes_of_one_name_has_the_link() {
     if !can_serve_loop("the_first_of_two_volumes_of_one_name_has_the_link") {
@@ -211,7 +211,7 @@ fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place()
     refused.with(4, &[&device, "mounted on", "mnt"]);
     assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
     drop(mount);
-    // The kernel takes no notice of a loop device over another.
+    // The kernel does not prevent a loop device over another.
     let above = Loop::over(device.as_ref()).expect("a loop device");
     let refused = failed(&["detach"], &world.run(&["detach", "v"]));
     refused.with(
@@ -224,8 +224,8 @@ fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place()
     });
 }
 
-/// The kernel shows the file of a loop device by its path without links: a device of a volume whose runtime directory is
-/// named by one (`/var/run`) would seem to be another's.
+/// The kernel shows the file of a loop device by its path without symbolic links. With a runtime directory behind a
+/// link (`/var/run`), the device would seem to belong to another program.
 #[test]
 fn a_runtime_directory_that_is_named_by_a_link_makes_no_difference() {
     if !can_serve_loop("a_runtime_directory_that_is_named_by_a_link") {

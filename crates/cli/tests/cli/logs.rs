@@ -1,4 +1,4 @@
-//! Logs that are broken, of another kind, or elsewhere than they were.
+//! Logs that are broken, of another version, or moved.
 
 use std::fs::File;
 
@@ -52,11 +52,11 @@ fn a_flushed_record_that_is_gone_is_damage_and_not_passed_over() {
         }
     }
     world.kill("v");
-    // The first record, which later ones say was durable.
+    // The first record; later records show that it was durable.
     world.poke("log.img", MIB, &[0xee; 4096]);
     assert_eq!(check(&world), 2);
     attach(&world).with(4, &["log.img", "accept-loss"]);
-    // Given up, the volume is as it was before the lost record, and in no state between.
+    // After the loss is accepted, the volume has its state before the lost record, and no state in between.
     let before: Vec<_> = (0..8u64)
         .map(|block| world.peek("data.img", block * 65536, 4096))
         .collect();
@@ -112,7 +112,7 @@ fn a_file_that_is_no_log_is_refused_by_its_magic() {
 fn a_log_of_another_version_is_refused_with_both_versions() {
     let world = World::with_volume();
     for superblock in SUPERBLOCKS {
-        // Version and checksum follow the magic; only the version is wrong.
+        // Version and checksum follow the magic number; only the version is wrong.
         let mut bytes = world.peek("log.img", superblock, 4096);
         bytes[8..16].copy_from_slice(&[99, 0, 0, 0, 0, 0, 0, 0]);
         let crc = crc32c::crc32c(&bytes);

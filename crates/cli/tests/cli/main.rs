@@ -1,8 +1,8 @@
-//! The program as users meet it: the built binary, real files, real sockets, and as root real block
-//! devices and filesystems.
+//! The program from the outside: the built binary, real files, real sockets, and as root real block devices and
+//! filesystems.
 //!
-//! Every refusal is held to the same standard ([`world::Failed`]): the documented exit code, one line
-//! that names what is wrong, and files that are byte for byte what they were.
+//! Every refusal is held to the same standard ([`world::Failed`]): the documented exit code, a single line that names
+//! the problem, and files that are byte for byte unchanged.
 
 mod attach;
 mod block_devices;

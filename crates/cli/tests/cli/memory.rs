@@ -1,4 +1,4 @@
-//! What clients can make the daemon hold in memory.
+//! Memory that clients can make the daemon use.
 
 use std::fs;
 use std::thread;
@@ -8,18 +8,17 @@ use serde_json::Value;
 use crate::world::{MIB, World, skip, wait_until};
 
 const CLIENTS: u64 = 24;
-/// The largest request there is.
+/// The largest possible request.
 const LARGEST: u64 = 32 * MIB;
 const BOUND: u64 = 128 * MIB;
-/// What the daemon may take up besides the memory of requests: the segments being gathered (16 MiB),
-/// windows of up to 16 MiB of live data being moved home (three at a time), the map, and the program
-/// with its stacks.
+/// The daemon's memory besides that of requests: the segments being gathered (16 MiB), windows of up to 16 MiB of live
+/// data being destaged (three at a time), the map, and the program with its stacks.
 const BESIDES: u64 = 96 * MIB;
 
-/// The same when nothing is moved home: segments, what is kept for the next burst (16 MiB), the program.
+/// The same without a destage: segments, memory kept for the next burst (16 MiB), the program.
 const BESIDES_AT_REST: u64 = 64 * MIB;
 
-/// A line of `/proc/PID/status`, in bytes.
+/// Returns the value of a line of `/proc/PID/status`, in bytes.
 fn resident(pid: u32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(key));
@@ -33,7 +32,7 @@ fn status(world: &World) -> Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
-/// As found by review: these clients made the daemon 1.67 GB large, while `status` spoke of 1 MiB.
+/// As found in review: these clients made the daemon 1.67 GB large, while `status` reported 1 MiB.
 #[test]
 fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
     let world = World::new();
@@ -62,11 +61,11 @@ fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
     let most = resident(pid, "VmHWM");
     assert!(most <= BOUND + BESIDES, "it was {most} bytes large");
     assert_eq!(status(&world)["request_bytes_max"], BOUND);
-    // What windows on their way home took is given back when they are there, and the allocator's too.
+    // The memory of destaged windows is returned afterwards, and the allocator's free memory too.
     wait_until("the daemon holds no more than it says", || {
         let status = status(&world);
         let number = |key: &str| status[key].as_u64().unwrap();
-        // What is kept for the next requests, and for each client that has not gone yet.
+        // Memory kept for the next requests, and for each client that has not disconnected yet.
         assert!(number("request_bytes") <= 32 * MIB, "{status}");
         let known = number("request_bytes") + number("buffer_bytes") + number("map_bytes");
         resident(pid, "VmRSS") <= known + BESIDES_AT_REST
@@ -93,7 +92,7 @@ fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
             .contains("of 100MiB for requests")
     );
     world.detach();
-    // The least there can be is enough to serve with.
+    // The minimum is enough to serve.
     world.ok(&["attach", "v", "--via", "none", "--memory", "64MiB"]);
     assert_eq!(status(&world)["request_bytes_max"], 64 * MIB);
     let data = vec![3; LARGEST as usize];

@@ -1,4 +1,4 @@
-//! Options of mounts, and what `mount` and `umount` of the system do.
+//! Mount options, and the `mount` and `umount` of the system.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn accessed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().accessed().unwrap()
 }
 
-/// Reads a file, or the names in a directory. Returns true if that was noted.
+/// Reads a file, or the names in a directory. Returns true if the access time was updated.
 fn is_noted(path: &Path) -> bool {
     let before = accessed(path);
     match path.is_dir() {
@@ -51,14 +51,14 @@ fn reads_are_noted_as_the_options_of_the_mount_say() {
         let noted = [is_noted(&file), is_noted(&file)];
         assert_eq!(noted, of_file, "{options}");
         assert_eq!(is_noted(&sub), of_directory, "{options}");
-        // And they last.
+        // The access times are durable.
         let before = [&file, &sub].map(|path| accessed(path));
         world.unmount("mnt");
         world.ok(&["mount", "f", "mnt", "-o", "ro"]);
         assert_eq!([&file, &sub].map(|path| accessed(path)), before);
         world.unmount("mnt");
     }
-    // Through a mount that cannot change anything, nothing is noted.
+    // Through a read-only mount, no access time is updated.
     world.ok(&["mount", "f", "mnt"]);
     let times = FileTimes::new().set_accessed(old);
     File::open(&file).unwrap().set_times(times).unwrap();
@@ -82,7 +82,7 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
     for round in 0..10_u8 {
         world.ok(&["mount", "f", "mnt"]);
         fs::write(dir.join("file"), vec![round; 1 << 20]).unwrap();
-        // `umount` returns before the daemon has made all durable.
+        // `umount` returns before the daemon has made all data durable.
         try_unmount(&[dir.to_str().unwrap()]).expect("unmounted");
     }
     world.ok(&["mount", "f", "mnt"]);
@@ -90,8 +90,8 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
     world.unmount("mnt");
 }
 
-/// Found by xfstests' generic/507 and 524, which mount again at once on a busy system: the lock of the name was free while the image
-/// was open still, and the next that had waited for the lock was refused.
+/// Found by xfstests' generic/507 and 524, which mount again at once on a busy system. The lock of the name was free
+/// while the image was still open, and the next daemon, which had waited for the lock, was refused.
 #[test]
 fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
     let Some(world) = world("the_lock_of_the_name_is_held_until_the_image_is_closed") else {
@@ -114,7 +114,7 @@ fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
     }
 }
 
-/// Found by xfstests' generic/488: the kernel does not tell of all files that it let go of before the filesystem was unmounted.
+/// Found by xfstests' generic/488: the kernel does not report all files that it released before the unmount.
 #[test]
 fn files_without_a_name_do_not_outlive_the_mount() {
     let Some(world) = world("files_without_a_name_do_not_outlive_the_mount") else {
@@ -136,7 +136,7 @@ fn files_without_a_name_do_not_outlive_the_mount() {
     assert!(code == 0 && !said.contains("without a name"), "{said}");
 }
 
-/// What `mount` of the system calls, with these arguments.
+/// Runs the helper that the system's `mount` calls, with these arguments.
 fn helper(world: &World, arguments: &[&str]) -> Output {
     let helper = world.path("mount.forebay");
     if !helper.exists() {
@@ -160,14 +160,14 @@ fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
     let silent = helper(&world, &["f", "mnt", "-n", "-o", "rw,lazytime"]);
     assert_eq!(texts(&silent), (String::new(), String::new()));
     fs::write(dir.join("a"), b"1").unwrap();
-    // As the system shows the options of a mount, and gives them to who mounts it anew.
+    // The options as the system shows them for a mount, and passes them to a remount.
     let shown = "user_id=0,group_id=0,default_permissions,allow_other";
     let options = ["remount,ro,relatime", shown].join(",");
     helper(&world, &["f", "mnt", "-o", &options]);
     let refused = fs::write(dir.join("a"), b"2").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
     helper(&world, &["f", "mnt", "-o", "remount,rw"]);
-    // Neither another directory nor another name is mounted anew.
+    // Neither another directory nor another name can be remounted.
     fs::create_dir(world.path("other")).unwrap();
     for [name, dir] in [["f", "other"], ["g", "mnt"]] {
         let args = ["mount", "-o", "remount,ro", name, dir];
@@ -180,7 +180,7 @@ fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
     world.unmount("mnt");
 }
 
-/// `chattr +S` and `+D`: nobody calls `fsync`, and the daemon is killed.
+/// `chattr +S` and `+D`: without any `fsync`, and the daemon is killed.
 #[test]
 fn flags_of_files_have_what_changes_made_durable_at_once() {
     let test = "flags_of_files_have_what_changes_made_durable_at_once";
@@ -198,7 +198,7 @@ fn flags_of_files_have_what_changes_made_durable_at_once() {
     fs::write(dir.join("data"), b"old").unwrap();
     chattr("+D", &dir.join("names")).unwrap();
     chattr("+S", &dir.join("data")).unwrap();
-    // Each makes durable what was done before it, too: so each is the last of a daemon.
+    // Each operation also makes all earlier operations durable, so the daemon is killed after each.
     fs::write(dir.join("data"), b"new").unwrap();
     signal(pid, "KILL");
     wait_for_end(pid);
@@ -213,7 +213,7 @@ fn flags_of_files_have_what_changes_made_durable_at_once() {
     assert!(dir.join("names/moved").exists() && !dir.join("data").exists());
     assert!(dir.join("names/below").is_dir());
     let pid = world.pid("f").expect("it is mounted");
-    // A name that goes elsewhere is one of the directory that it goes to, and a directory hands its flag down.
+    // A rename belongs to the target directory as well. New files and directories inherit the flag of their directory.
     fs::write(dir.join("names/below/file"), b"").unwrap();
     fs::rename(dir.join("names/moved"), dir.join("names/below/moved")).unwrap();
     fs::rename(dir.join("names/below/moved"), dir.join("back")).unwrap();

@@ -1,4 +1,4 @@
-//! Never the wrong pair: a log is not applied to a data device that is another one, or changed.
+//! Never the wrong pair: a log is not applied to another or a changed data device.
 
 use std::fs::{self, File};
 
@@ -54,7 +54,7 @@ fn another_data_device_of_the_same_size_is_refused() {
     world.data("other.img", 64 * MIB);
     fs::rename(world.path("other.img"), world.path("data.img")).unwrap();
     attach(&world).with(4, &["data.img", "--accept-changed"]);
-    // Back in its place, it is the one.
+    // Back in its place, the data device is accepted.
     fs::rename(world.path("away.img"), world.path("data.img")).unwrap();
     world.attach();
     assert_eq!(world.client().read(8 * MIB, 4096).unwrap(), [3; 4096]);

@@ -1,4 +1,5 @@
-//! Space that `fallocate` reserved is there after the daemon was killed, whatever else fills the filesystem.
+//! Space that `fallocate` reserved is still reserved after the daemon was killed, even if the filesystem is otherwise
+//! full.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ const BLOCKS: u64 = 1500;
 /// The lengths of the writes that fill the filesystem, in bytes.
 const FILLS: [usize; 3] = [64 << 10, 4096, 512];
 
-/// Files of which blocks are reserved, until the filesystem is gone.
+/// Files with reserved blocks, used until the filesystem is gone.
 struct Reserving {
     files: [File; FILES],
     filler: File,
@@ -45,7 +46,7 @@ impl Reserving {
         }
     }
 
-    /// Opens the files anew, of a filesystem that was mounted again.
+    /// Opens the files anew, after the filesystem was mounted again.
     fn open_again(&mut self, dir: &Path) {
         let open = |name: String| {
             let path: PathBuf = dir.join(name);
@@ -55,7 +56,7 @@ impl Reserving {
         self.filler = open("filler".into()).expect("opened");
     }
 
-    /// Takes all space that is not reserved.
+    /// Allocates all space that is not reserved.
     fn fill(&self) -> std::io::Result<()> {
         let mut end = self.filler.metadata()?.len();
         for len in FILLS {
@@ -109,7 +110,7 @@ impl Reserving {
         Ok(())
     }
 
-    /// Acts until the filesystem is gone. Fails if a write to what is reserved is refused.
+    /// Acts until the filesystem is gone. Fails if a write to reserved space is refused.
     fn act_until_gone(mut self, acts: &AtomicU64) -> Reserving {
         loop {
             match self.act().map_err(|error| Errno::from_io_error(&error)) {

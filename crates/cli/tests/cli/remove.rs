@@ -1,6 +1,6 @@
-//! Removing volumes of which something is gone.
+//! Removing volumes with missing or wiped devices.
 //!
-//! Found by review: no command removed a volume whose log or data device was gone or wiped.
+//! Found in review: no command removed a volume whose log or data device was gone or wiped.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_rem
         world.ok(&["remove", "v", "--force"]);
         assert!(!world.path("etc/v.toml").exists(), "{what}");
         if what == "another's" {
-            // Its log was left alone.
+            // The log of the other volume was left alone.
             world.ok(&["attach", "w", "--via", "none"]);
             world.ok(&["detach", "w"]);
         }

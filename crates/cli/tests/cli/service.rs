@@ -54,7 +54,7 @@ fn get(address: &str, request: &str) -> String {
 #[test]
 fn metrics_are_given_out_and_nothing_else() {
     let world = World::with_volume();
-    // A port that is free now; another may take it before the daemon does, which the daemon says.
+    // A port that is free now. If another program takes it before the daemon does, the daemon reports this.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -71,7 +71,7 @@ fn metrics_are_given_out_and_nothing_else() {
     );
     assert!(get(&address, "GET /etc/passwd HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(&address, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
-    // A head without end gets nothing, and costs nobody else anything.
+    // A head without an end gets no answer, and does not disturb other clients.
     let mut endless = TcpStream::connect(&address).unwrap();
     let _ = endless.write_all(&[b'a'; 8192]);
     let mut nothing = Vec::new();

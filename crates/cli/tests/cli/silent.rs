@@ -1,11 +1,11 @@
-//! Daemons that do not answer, or that were killed, and what is left of them.
+//! Daemons that do not answer, or that were killed, and their leftovers.
 
 use std::fs;
 
 use crate::system::{Mount, can_serve_loop, tool};
 use crate::world::{MIB, World, failed, signal, texts};
 
-/// Found by a trial: `list` took 31 s, and `drain --timeout 3s` 30 s.
+/// Found in a trial: `list` took 31 s, and `drain --timeout 3s` 30 s.
 #[test]
 fn a_daemon_that_is_stopped_is_named_and_keeps_nobody_from_the_others() {
     let world = World::with_volume();
@@ -43,7 +43,7 @@ fn a_daemon_that_is_stopped_is_named_and_keeps_nobody_from_the_others() {
     }
 }
 
-/// Found by a trial: the refused attach took the socket of the killed daemon along, and with it what `list` went by.
+/// Found in a trial: the refused attach removed the socket of the killed daemon, by which `list` had recognized it.
 #[test]
 fn a_volume_stays_dead_when_an_attach_was_refused() {
     if !can_serve_loop("a_volume_stays_dead_when_an_attach_was_refused") {

@@ -1,4 +1,4 @@
-//! Log-structured volumes, from `create` to `remove`, and what is done with bad input.
+//! Log-structured volumes, from `create` to `remove`, with invalid input.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::system::{installed, tool};
 use crate::world::{Failed, MIB, World, failed, texts, wait_until};
 
-/// Where the superblocks lie.
+/// Offsets of the superblocks.
 const SUPERBLOCKS: [u64; 2] = [0, 512 << 10];
 
 fn create(world: &World, more: &[&str]) -> String {
@@ -16,7 +16,7 @@ fn create(world: &World, more: &[&str]) -> String {
     world.ok(&[&args[..], more].concat())
 }
 
-/// One with the volume `v` on `data.img` of 64 MiB.
+/// Returns a world with the volume `v` on `data.img` of 64 MiB.
 fn world() -> World {
     let world = World::new();
     world.image("data.img", 64 * MIB);
@@ -28,14 +28,14 @@ fn status(world: &World) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
-/// Runs `check`; gives its exit code and what it printed.
+/// Runs `check`; returns its exit code and its output.
 fn check(world: &World) -> (i32, String) {
     let output = world.run(&["check", "--data", "data.img"]);
     let (out, err) = texts(&output);
     (output.status.code().unwrap_or(-1), out + &err)
 }
 
-/// What an attach is refused with, though that may change the device's superblocks.
+/// Returns the failure of an attach. The refused attach may change the superblocks of the device.
 fn not_attached(world: &World) -> Failed {
     let args = ["attach", "v", "--via", "none"];
     failed(&args, &world.run(&args))
@@ -93,7 +93,7 @@ fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
     assert_eq!(check(&world).0, 3);
 }
 
-/// Found with `sepbit`, which does not know at first what is short-lived: its status was no status.
+/// Found with `sepbit`, which first has no estimate of short-lived data: its status was not valid.
 #[test]
 fn every_placement_has_a_status_from_the_beginning() {
     for placement in [
@@ -278,7 +278,7 @@ fn another_volume_in_its_place_or_another_version_is_refused() {
         4,
         &["data.img", "belongs to volume", "described with volume"],
     );
-    // A version to come.
+    // A future version.
     let mut block = world.peek("mine.img", 0, 4096);
     let version = u32::from_le_bytes(block[8..12].try_into().unwrap());
     block[8..12].copy_from_slice(&(version + 1).to_le_bytes());
@@ -424,7 +424,8 @@ fn the_share_that_is_kept_free_is_chosen_noted_shown_and_changed() {
     world.ok(&["attach", "v", "--via", "none", "--spare", "1/4"]);
     assert_eq!(status(&world)["spare_bytes"], 255 * MIB / 4);
     world.detach();
-    // In a log, records would take what is gained by cleaning if less were free.
+    // The least share of a placement that only appends: with less free space, records would consume the gain of
+    // cleaning.
     create(
         &world,
         &["--force", "--placement", "lfs", "--spare", "0.2%"],
@@ -466,7 +467,7 @@ fn what_is_free_of_an_image_is_given_back_if_that_is_asked_for() {
         create(&world, &["--placement", "lfs", "--discard", discard]);
         world.attach();
         let mut client = world.client();
-        // All of the volume several times over.
+        // The whole volume, several times over.
         for round in 0..4 {
             for at in 0..24 {
                 client.write(at * MIB, &vec![round + 1; 1 << 20]).unwrap();

@@ -1,4 +1,4 @@
-//! Loop devices and mounts, by the system's own tools, undone when dropped.
+//! Loop devices and mounts, made with the system's own tools, and removed when dropped.
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::world::{output, skip, texts};
 
-/// How long an unmount is tried: a process that is being started holds for a moment what the one
-/// that starts it has open.
+/// Time for repeating an unmount: a child process being started holds its parent's files for a moment.
 const UNMOUNTING: Duration = Duration::from_secs(10);
 
 pub(crate) fn root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs a program; what it says, or if it fails what is wrong.
+/// Runs a program. Returns its output, or the error if it fails.
 pub(crate) fn try_tool(name: &str, args: &[&str]) -> Result<String, String> {
     let what = format!("{name} {}", args.join(" "));
     let output = output(Command::new(name).args(args)).map_err(|e| format!("{what}: {e}"))?;
@@ -32,7 +31,7 @@ pub(crate) fn tool(name: &str, args: &[&str]) -> Option<String> {
     try_tool(name, args).ok()
 }
 
-/// True if all of `programs` are installed; says loudly if not.
+/// Returns true if all of `programs` are installed; otherwise prints a skip message.
 pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
@@ -43,7 +42,7 @@ pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// True if a volume can be attached as a loop device here; says loudly if not.
+/// Returns true if a volume can be attached as a loop device here; otherwise prints a skip message.
 pub(crate) fn can_serve_loop(test: &str) -> bool {
     let can = root() && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
     if !can {
@@ -61,7 +60,7 @@ impl Loop {
     }
 }
 
-/// A loop device over an image, or a loud skip.
+/// Returns a loop device over an image, or skips the test with a message.
 pub(crate) fn loop_over(test: &str, path: &Path) -> Option<Loop> {
     let made = root().then(|| Loop::over(path)).flatten();
     if made.is_none() {
@@ -91,7 +90,7 @@ impl Mount {
         Ok(Mount(at.into()))
     }
 
-    /// Unmounts it; lazily if it is still in use, which is an error.
+    /// Unmounts the filesystem; lazily if it is still in use, which is an error.
     pub(crate) fn unmount(self) -> Result<(), String> {
         let at = std::mem::ManuallyDrop::new(self).0.clone();
         unmount(&at)
@@ -106,12 +105,12 @@ fn unmount(at: &str) -> Result<(), String> {
     unmounted
 }
 
-/// Has the system's `umount` unmount a filesystem. Tries again while the filesystem is in use.
+/// Unmounts a filesystem with the system's `umount`. Retries while the filesystem is in use.
 pub(crate) fn try_unmount(args: &[&str]) -> Result<(), String> {
     let until = Instant::now() + UNMOUNTING;
     loop {
         match try_tool("umount", args) {
-            // sleeps: nothing tells when the last user lets go.
+            // sleeps: no event tells when the last user releases it.
             Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
             result => return result.map(drop),
         }
@@ -126,12 +125,12 @@ impl Drop for Mount {
     }
 }
 
-/// What a failed test may leave behind in `dir`.
+/// Removes the leftovers of a failed test in `dir`.
 pub(crate) fn clear_away(dir: &Path) {
     if !root() {
         return;
     }
-    // Filesystems on loop devices first, then the devices, then the filesystems under those.
+    // Filesystems on loop devices first, then the devices, then the filesystems below them.
     let listed = tool(
         "losetup",
         &["--list", "--noheadings", "--output", "NAME,BACK-FILE"],

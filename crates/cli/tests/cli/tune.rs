@@ -1,8 +1,8 @@
-//! `forebay tune`: how volumes place data, attached or not.
+//! `forebay tune`: the placement of attached and detached volumes.
 
 use crate::world::{MIB, World};
 
-/// One with the volume `v` on `data.img`, whose placement is this.
+/// Returns a world with the volume `v` on `data.img`, which has this placement.
 fn world(placement: &str) -> World {
     let world = World::new();
     world.image("data.img", 64 * MIB);

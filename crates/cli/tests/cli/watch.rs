@@ -1,4 +1,4 @@
-//! `status --watch`: on a terminal, which `script` makes, and in a pipe.
+//! `status --watch`: on a terminal, made by `script`, and in a pipe.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,17 +6,17 @@ use std::process::{Child, Command, Stdio};
 
 use crate::world::{World, signal, skip, wait_until};
 
-/// What switches to a screen of one's own, and back.
+/// Escape sequences that switch to the alternate screen and back.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Watches `v` on a terminal of 80 columns and 24 rows; none where terminals cannot be made.
+/// Watches `v` on a terminal of 80 columns and 24 rows; `None` if no terminal can be made.
 fn on_a_terminal(world: &World, test: &str) -> Option<Child> {
     if let Err(error) = Command::new("script").arg("--version").output() {
         skip(test, &format!("script cannot be started: {error}"));
         return None;
     }
-    // Whoever waits for what is never shown is not to wait for ever.
+    // A test that waits for output that never comes must not wait forever.
     let mut script = Command::new("timeout");
     world.set_up(&mut script);
     let line = format!(
@@ -42,7 +42,7 @@ fn on_a_terminal(world: &World, test: &str) -> Option<Child> {
     Some(started.unwrap())
 }
 
-/// Reads what a terminal shows until it has shown this.
+/// Reads the output of a terminal until it contains this text.
 fn shown_until(out: &mut impl Read, what: &str) -> String {
     let mut shown = Vec::new();
     let mut byte = [0];
@@ -69,7 +69,7 @@ fn on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it() {
     let mut out = child.stdout.take().unwrap();
     let before = shown_until(&mut out, ENTER);
     assert!(!before.contains("caching"), "{before:?}");
-    // Blanks where there were blanks are not sent.
+    // Blanks that do not change are not sent.
     let screen = shown_until(&mut out, "quit");
     for part in ["caching", "64MiB", "dirty", "writes"] {
         assert!(screen.contains(part), "{part}: {screen:?}");
@@ -99,7 +99,7 @@ fn on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it() {
     shown_until(&mut out, LEAVE);
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
-    // Then the signal ends it as it ends any program, which `script` tells by 128 and its number.
+    // Then the signal ends it as it ends any program, which `script` reports as 128 plus its number.
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15), "{rest:?}");
 }
 
@@ -144,7 +144,7 @@ fn in_a_pipe_reports_come_one_after_another_and_no_terminal_is_spoken_to() {
     assert_eq!(reports, 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    // A volume that is not there is an error before anything is shown.
+    // A volume that is not attached is an error before anything is shown.
     world.ok(&["detach", "v"]);
     wait_until("it is gone", || !world.path("run/v.sock").exists());
     let failed = crate::world::failed(&["status"], &world.run(&["status", "v", "--watch"]));

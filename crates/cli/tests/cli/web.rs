@@ -1,4 +1,4 @@
-//! The page of `attach --http`, by hand and in a real browser.
+//! The page of `attach --http`, over a plain socket and in a real browser.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,17 +6,17 @@ use std::process::Command;
 
 use crate::world::{MIB, World, output, skip, texts, wait_until};
 
-/// Names of the browser, of which any will do. Debian's package `chromium-headless-shell` has the first.
+/// Possible names of the browser. Debian's package `chromium-headless-shell` has the first.
 const BROWSERS: [&str; 4] = [
     "chromium-headless-shell",
     "chromium",
     "chromium-browser",
     "google-chrome",
 ];
-/// A file's name that would run if it were taken for a part of the page.
+/// A file name that would run as a script if it was taken for a part of the page.
 const HOSTILE: &str = "a<img src=x onerror=alert(1)>.img";
 
-/// Attaches `v` with a page; its host and port.
+/// Attaches `v` with a page; returns its host and port.
 fn attach(world: &World) -> String {
     world.ok(&["attach", "v", "--via", "none", "--http", "0"]);
     let status = world.ok(&["status", "v", "--json"]);
@@ -74,7 +74,7 @@ fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() 
 fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
     let world = World::with_volume();
     let address = attach(&world);
-    // More than are served at a time, most of them in the middle of a request.
+    // More clients than are served at a time, most of them in the middle of a request.
     let slow: Vec<TcpStream> = (0..40)
         .map(|_| {
             let mut stream = TcpStream::connect(&address).unwrap();
@@ -88,7 +88,7 @@ fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
     wait_until("there is room again", || {
         get(&address, "localhost", "/").starts_with("HTTP/1.1 200")
     });
-    // A head without end gets nothing.
+    // A head without an end gets no answer.
     let mut endless = TcpStream::connect(&address).unwrap();
     let _ = endless.write_all(&[b'a'; 32 << 10]);
     let mut nothing = Vec::new();
@@ -112,13 +112,13 @@ fn a_page_is_described_and_its_metrics_need_no_port_of_their_own() {
     world.ok(&["detach", "v"]);
     let args = ["attach", "v", "--http", "somewhere"];
     world.refused(&args).with(2, &["--http", "somewhere"]);
-    // What is recommended can be written.
+    // The message suggests a valid form.
     let args = ["attach", "v", "--http", "99999"];
     let refused = world.refused(&args);
     refused.with(2, &["write PORT or ADDRESS:PORT with a port up to 65535"]);
 }
 
-/// The browser on this system.
+/// Returns the browser on this system.
 fn browser(test: &str) -> Option<&'static str> {
     let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
     let found = BROWSERS.into_iter().find(there);
@@ -131,8 +131,8 @@ fn browser(test: &str) -> Option<&'static str> {
     found
 }
 
-/// What a page has become when its script has run for some seconds of the browser's own time, which passes
-/// as fast as it can; and what the browser had to say of it.
+/// Returns the page after its script has run for some seconds of the browser's virtual time, and the browser's console
+/// output.
 fn looked_at(world: &World, browser: &str, more: &[&str], url: &str) -> (String, String) {
     let mut command = Command::new(browser);
     command
@@ -176,11 +176,11 @@ fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
         "<title>v – Forebay</title>",
         "<b id=\"name\">v</b>",
         "<span id=\"mode\" class=\"\">caching</span>",
-        // Rates, so it has asked more than once.
+        // Rates, so the page has asked more than once.
         "<td>writes</td><td>0/s</td><td>0B/s</td>",
         " of data not on the data device yet",
         "<polyline points=\"",
-        // The last answer was one.
+        // The last answer was valid.
         "<p id=\"state\" class=\"dim\">at ",
         // The name, as text.
         "a&lt;img src=x onerror=alert(1)&gt;.img",
@@ -188,7 +188,7 @@ fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert!(!page.contains("<img"), "{page}");
-    // What its policy forbids, and what goes wrong in its script, a browser says on its console.
+    // A browser reports policy violations and script errors on its console.
     assert!(!said.contains("CONSOLE"), "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! A directory with images in it, and the program run in it.
+//! A directory with images, and the program run in it.
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
@@ -13,33 +13,33 @@ use std::time::Duration;
 use forebay_serve::nbd::client::BlockingClient;
 
 pub(crate) const MIB: u64 = 1 << 20;
-/// How long any command may take.
+/// Time limit for any command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A scratch directory with `FOREBAY_CONFIG_DIR` and the others in it. Ends the daemons
-/// it started when dropped.
+/// A scratch directory that contains `FOREBAY_CONFIG_DIR` and the other directories. Kills the daemons it started when
+/// dropped.
 pub(crate) struct World {
     dir: tempfile::TempDir,
 }
 
-/// What a refused command said.
+/// The failure of a refused command.
 pub(crate) struct Failed {
     pub(crate) code: i32,
     pub(crate) said: String,
 }
 
-/// Says loudly that a test did not run: past the test runner, which captures what is printed.
+/// Reports that a test did not run. Bypasses the test runner, which captures printed output.
 pub(crate) fn skip(test: &str, why: &str) {
     let _ = writeln!(io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// Runs a command to its end. One that takes longer than anything should is killed, and an error.
+/// Runs a command to its end. A command that exceeds the time limit is killed, and is an error.
 pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let pid = child.id();
     let (tell, told) = mpsc::channel();
-    // On a thread that can be given up: what hangs in the kernel cannot even be killed.
+    // On a thread that can be abandoned: a process that hangs in the kernel cannot even be killed.
     std::thread::spawn(move || tell.send(child.wait_with_output()));
     told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
@@ -57,8 +57,8 @@ impl World {
         World { dir }
     }
 
-    /// One with `data.img` (64 MiB, with something in it) and the volume `v` with the log
-    /// `log.img` (40 MiB in segments of 1 MiB).
+    /// Returns a world with `data.img` (64 MiB, with some data) and the volume `v` with the log `log.img` (40 MiB in
+    /// segments of 1 MiB).
     pub(crate) fn with_volume() -> World {
         let world = World::new();
         world.data("data.img", 64 * MIB);
@@ -77,14 +77,14 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// A sparse file of zeroes.
+    /// Makes a sparse file of zeroes.
     pub(crate) fn image(&self, name: &str, len: u64) -> PathBuf {
         let path = self.path(name);
         File::create(&path).unwrap().set_len(len).unwrap();
         path
     }
 
-    /// A file with something at its beginning and end.
+    /// Makes a file with some data at its beginning and end.
     pub(crate) fn data(&self, name: &str, len: u64) -> PathBuf {
         let path = self.image(name, len);
         self.poke(name, 0, name.repeat(100).as_bytes());
@@ -108,7 +108,7 @@ impl World {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// The program, to be run in the directory.
+    /// Returns a command that runs the program in the directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         self.set_up(&mut command);
@@ -132,7 +132,7 @@ impl World {
         output(&mut self.command(args)).expect("the program runs")
     }
 
-    /// Runs what must succeed; returns its standard output.
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let (out, err) = texts(&output);
@@ -144,8 +144,9 @@ impl World {
         out
     }
 
-    /// Has a filesystem unmounted, which must succeed; returns what is said. It is tried again while it is in use: who was
-    /// killed lets go in its own time, and a program that another test just starts has for a moment what this one had open.
+    /// Unmounts a filesystem, which must succeed; returns the message. Retries while the filesystem is in use: a killed
+    /// process takes time to release its files, and a child process that another test starts holds this process's files
+    /// for a moment.
     pub(crate) fn unmount(&self, what: &str) -> String {
         let (mut said, mut output) = (String::new(), None);
         wait_until("it is unmounted", || {
@@ -158,7 +159,7 @@ impl World {
         texts(&output).0
     }
 
-    /// Runs what must be refused, and leave the images as they were, unless a daemon that is in use changes them meanwhile.
+    /// Runs a command that must be refused. It must leave the images unchanged, unless a running daemon changes them.
     pub(crate) fn refused(&self, args: &[&str]) -> Failed {
         let before = self.images();
         let failed = failed(args, &self.run(args));
@@ -170,14 +171,14 @@ impl World {
         failed
     }
 
-    /// True if a daemon serves a volume. It may write to the volume's devices at any time.
+    /// Returns true if a daemon serves a volume. The daemon may write to the volume's devices at any time.
     fn has_attached(&self) -> bool {
         let list = texts(&self.run(&["list", "--json"])).0;
         let is = |state| list.contains(&format!("\"state\": \"{state}\""));
         is("attached") || is("mounted")
     }
 
-    /// Every file in the directory with its content.
+    /// Returns every file in the directory with its content.
     fn images(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = fs::read_dir(self.dir()).unwrap().flatten();
         let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
@@ -193,14 +194,14 @@ impl World {
         self.ok(&["attach", "v", "--via", "none"])
     }
 
-    /// Attaches `v` as a loop device; returns its path, as the kernel names it.
+    /// Attaches `v` as a loop device; returns the kernel's path of the device.
     pub(crate) fn attach_loop(&self) -> String {
         let link = self.ok(&["attach", "v", "--via", "loop"]);
         let device = fs::canonicalize(link.trim()).expect("a link to the device");
         device.display().to_string()
     }
 
-    /// Detaches `v`, once its NBD clients are gone: a server learns of that a moment later.
+    /// Detaches `v` once its NBD clients are gone: the server notices a disconnect a moment later.
     pub(crate) fn detach(&self) -> String {
         wait_until("the clients are gone", || {
             let status = self.ok(&["status", "v", "--json"]);
@@ -210,12 +211,12 @@ impl World {
         self.ok(&["detach", "v"])
     }
 
-    /// A client of the attached volume `v`.
+    /// Returns a client of the attached volume `v`.
     pub(crate) fn client(&self) -> BlockingClient {
         BlockingClient::connect(&self.path("run/v.nbd.sock"), "v").expect("the NBD server answers")
     }
 
-    /// Leaves `v` with flushed data that is in the log only: `len` bytes of `byte` at `at`.
+    /// Leaves `v` with flushed data that is only in the log: `len` bytes of `byte` at `at`.
     pub(crate) fn dirty(&self, at: u64, byte: u8, len: usize) {
         self.attach();
         {
@@ -231,12 +232,13 @@ impl World {
         text.trim().parse().ok()
     }
 
-    /// Ends a daemon as a crash would, and waits for it.
+    /// Kills a daemon as a crash would, and waits until it has ended.
     pub(crate) fn kill(&self, name: &str) {
         let pid = self.pid(name).expect("it is attached");
         signal(pid, "KILL");
         wait_for_end(pid);
-        // The kernel closes what the process had a moment later, unless a thread of it waits there for what only it could do.
+        // The kernel closes the files of the process a moment later, unless one of its threads waits in the kernel for
+        // the killed process itself.
         let threads = std::path::PathBuf::from(format!("/proc/{pid}/task"));
         wait_until("the control socket is dead", || {
             let socket = self.path("run").join(format!("{name}.sock"));
@@ -255,7 +257,7 @@ pub(crate) fn signal(pid: u32, signal: &str) {
     assert!(killed.expect("kill runs").success());
 }
 
-/// Waits until a process that need not be our child has ended; a zombie has.
+/// Waits until a process has ended, even if it is not our child. A zombie has ended.
 pub(crate) fn wait_for_end(pid: u32) {
     wait_until(
         &format!("process {pid} ends"),
@@ -269,7 +271,7 @@ pub(crate) fn wait_for_end(pid: u32) {
     );
 }
 
-/// Waits until something holds that another process brings about.
+/// Waits until a condition holds that another process brings about.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if holds() {
@@ -286,7 +288,7 @@ pub(crate) fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Checks that a command failed as all do: with one line.
+/// Checks that a command failed with a single line, as all commands do.
 pub(crate) fn failed(args: &[&str], output: &Output) -> Failed {
     let (out, said) = texts(output);
     let code = output.status.code().unwrap_or(-1);
@@ -299,7 +301,7 @@ pub(crate) fn failed(args: &[&str], output: &Output) -> Failed {
 }
 
 impl Failed {
-    /// Checks the exit code and that the one line says all of `parts`.
+    /// Checks the exit code, and that the line contains all of `parts`.
     #[track_caller]
     pub(crate) fn with(&self, code: i32, parts: &[&str]) {
         let Failed { said, .. } = self;
@@ -307,7 +309,7 @@ impl Failed {
         for part in parts {
             assert!(said.contains(part), "\"{part}\" is not in: {said}");
         }
-        // Usage errors are the parser's, with a hint on a line of its own.
+        // Usage errors come from the argument parser, with a hint on a separate line.
         if !said.starts_with("error:") {
             assert_eq!(said.trim_end().lines().count(), 1, "{said}");
             assert!(said.starts_with("forebay: "), "{said}");

@@ -1,4 +1,4 @@
-//! Programs which commit row after row, and the daemon killed under them.
+//! Programs that commit row after row while the daemon is killed under them.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -45,7 +45,7 @@ impl Committing {
     }
 }
 
-/// The number in a line `row N`, which may follow something else.
+/// Returns the number in a line `row N`, which may follow other text.
 pub(crate) fn row(line: &str) -> Option<i64> {
     line.split_once("row ")?.1.parse().ok()
 }
@@ -87,8 +87,8 @@ impl Drop for Tally {
     }
 }
 
-/// Kills the daemon again and again while the program of `start` commits rows, and mounts the filesystem again. `check` returns
-/// the last row of a sound database. It must be the last row that was acknowledged, or the row after it.
+/// Repeatedly kills the daemon while the program of `start` commits rows, and mounts the filesystem again. `check`
+/// returns the last row of a sound database. It must be the last acknowledged row, or the row after it.
 pub(crate) fn daemon_killed(
     (what, mounted): (&str, &Mounted),
     usual: u64,

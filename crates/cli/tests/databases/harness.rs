@@ -14,7 +14,7 @@ use crate::world::{MIB, World, output, signal, skip, wait_for_end, wait_until};
 const SIZE: u64 = 1024 * MIB;
 const MOUNT: [&str; 3] = ["mount", "v", "mnt"];
 
-/// This program, to run one of its tests that does something when a variable is set.
+/// Returns a command that runs a test of this program. The test acts only if the variable is set.
 pub(crate) fn this_program(test: &str, variable: &str, value: impl Into<OsString>) -> Command {
     let mut program = Command::new(std::env::current_exe().expect("a path"));
     program.args([test, "--exact", "--nocapture", "--test-threads=1"]);
@@ -22,25 +22,25 @@ pub(crate) fn this_program(test: &str, variable: &str, value: impl Into<OsString
     program
 }
 
-/// How often what is done at random is done.
+/// Returns the number of rounds of a random test.
 pub(crate) fn rounds(usual: u64) -> u64 {
     let rounds = std::env::var("FOREBAY_ROUNDS");
     rounds.map_or(usual, |rounds| rounds.parse().expect("a number"))
 }
 
-/// For the moment in which something is killed to be any.
+/// Waits for a short random time, so that a kill can hit any moment.
 pub(crate) fn for_a_moment(rng: &Rng) {
-    // sleeps: the kill comes at a random moment, not when somebody has just ended something
+    // sleeps: the kill comes at a random moment, not when an operation has just ended
     std::thread::sleep(Duration::from_micros(rng.below(3000)));
 }
 
-/// A filesystem that is mounted. It is unmounted and checked by [`Mounted::finish`].
+/// A mounted filesystem. [`Mounted::finish`] unmounts and checks it.
 pub(crate) struct Mounted {
     world: World,
 }
 
 impl Mounted {
-    /// One for a test; none, said aloud, where nothing can be mounted.
+    /// Returns a filesystem for a test; prints a skip message and returns `None` if nothing can be mounted.
     pub(crate) fn new(test: &str) -> Option<Mounted> {
         if !root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no FUSE");
@@ -54,12 +54,12 @@ impl Mounted {
         Some(Mounted { world })
     }
 
-    /// Kills its daemon.
+    /// Kills the daemon of the filesystem.
     pub(crate) fn kill(&self) {
         self.world.kill("v");
     }
 
-    /// Mounts it again after that: sometimes at the second try only, when the daemon was killed at the first.
+    /// Mounts the filesystem again after a kill. Sometimes kills the daemon during the first attempt.
     pub(crate) fn mount_again(&self, rng: &Rng) {
         if rng.below(4) == 0 {
             self.kill_in_recovery(rng);
@@ -84,12 +84,12 @@ impl Mounted {
         mounting.join().expect("no panic").expect("it ends");
     }
 
-    /// Where it is.
+    /// Returns the mount directory.
     pub(crate) fn dir(&self) -> PathBuf {
         self.world.path("mnt")
     }
 
-    /// Unmounts it, and holds that nothing is wrong with it.
+    /// Unmounts the filesystem, and checks that it has no problem.
     pub(crate) fn finish(self) {
         self.world.unmount("mnt");
         let found = self.world.ok(&["check", "v"]);

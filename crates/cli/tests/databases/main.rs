@@ -1,7 +1,7 @@
-//! Databases on a filesystem that `forebay mount` mounted: what they find there, and what is left of what they committed when
-//! they, or the daemon beneath them, are killed at any moment.
+//! Databases on a filesystem that `forebay mount` mounted. The tests check the features that databases find there, and
+//! the committed data after they, or the daemon beneath them, are killed at any moment.
 //!
-//! `FOREBAY_ROUNDS` sets how often something is killed.
+//! `FOREBAY_ROUNDS` sets the number of kills.
 
 mod committing;
 mod embedded;

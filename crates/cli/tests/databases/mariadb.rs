@@ -1,4 +1,4 @@
-//! MariaDB as it is: it finds what FusionIO's filesystem had, and writes no page twice.
+//! Unmodified MariaDB: it detects the features of FusionIO's filesystem, and writes no page twice.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -16,18 +16,18 @@ use crate::harness::{Mounted, for_a_moment, rounds};
 use crate::system::installed;
 use crate::world::skip;
 
-/// It runs as nobody, since it does not run as root.
+/// The server refuses to run as root, so it runs as this unprivileged user.
 const NOBODY: u32 = 65534;
-/// Held while it matters whether the file is there that it looks for before it asks whether writes are atomic.
+/// Held while a test depends on the presence of the file by which MariaDB decides to ask for atomic writes.
 static CARD_IS_MINE: Mutex<()> = Mutex::new(());
 
-/// A server of databases, which is killed when it is dropped.
+/// A database server, which is killed when dropped.
 struct Server {
     process: Child,
     socket: PathBuf,
 }
 
-/// A program of theirs, as nobody, that needs nothing of the system's settings.
+/// Returns a command that runs a MariaDB program as the unprivileged user, independent of the system's settings.
 fn program(name: &str) -> Command {
     let mut program = Command::new("setpriv");
     program.args([
@@ -48,12 +48,12 @@ fn log_to(path: &Path) -> Stdio {
 }
 
 impl Server {
-    /// Makes the databases there that it needs itself.
+    /// Makes the system databases.
     fn install(data: &Path, scratch: &Path) {
         let log = scratch.join("install.log");
         let mut install = program("mariadb-install-db");
         install.arg(format!("--datadir={}", data.display()));
-        // Each removes at its start what others may have there.
+        // Each installation removes leftovers of others in its temporary directory at the start.
         install.arg(format!("--tmpdir={}", scratch.display()));
         install.args([
             "--auth-root-authentication-method=normal",
@@ -66,7 +66,7 @@ impl Server {
         assert!(done.expect("started").success(), "{said}");
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server, and waits until it answers.
     fn start(data: &Path, scratch: &Path) -> Server {
         let socket = scratch.join("socket");
         let _ = fs::remove_file(&socket);
@@ -109,7 +109,7 @@ impl Server {
         asked.expect("started")
     }
 
-    /// What a query gives, by lines.
+    /// Returns the result of a query, by lines.
     fn get(&self, query: &str) -> String {
         let output = self.ask(query);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -120,7 +120,7 @@ impl Server {
             .into()
     }
 
-    /// One of its counters.
+    /// Returns a counter of the server.
     fn count(&self, name: &str) -> u64 {
         let said = self.get(&format!("show global status like '{name}'"));
         let count = said.split_whitespace().nth(1).and_then(|n| n.parse().ok());
@@ -135,14 +135,14 @@ impl Drop for Server {
     }
 }
 
-/// A filesystem with databases for nobody, and a directory for what else there is; or a loud skip.
+/// Returns a filesystem with databases for the unprivileged user, and a scratch directory; or skips the test with a message.
 fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
     let needed = ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"];
     if !installed(test, &needed) {
         return None;
     }
     let mounted = Mounted::new(test)?;
-    // The path of a socket is short, and nobody has to get there.
+    // The path of a socket must be short, and the unprivileged user must have access.
     let scratch = tempfile::tempdir().expect("made");
     let data = mounted.dir().join("data");
     fs::create_dir(&data).expect("made");
@@ -209,7 +209,7 @@ fn what_mariadb_committed_is_there_after_the_daemon_was_killed() {
     );
 }
 
-/// Kills the server, or who serves its files and then the server, while it commits; and looks at what is there.
+/// Kills the server, or first the daemon below it and then the server, while it commits; and checks the data.
 fn kills_under_load(test: &str, of_daemon: bool) {
     let Some((mounted, data, scratch)) = databases(test) else {
         return;
@@ -262,7 +262,8 @@ fn kills_under_load(test: &str, of_daemon: bool) {
     mounted.finish();
 }
 
-/// Updates of many rows, each with a row that says so, in one transaction; and then the client says so.
+/// Returns updates of many rows in one transaction each, with a row that records the transaction. After the commit, the
+/// client prints its number.
 fn updates(round: u64) -> String {
     let one = |n: u64| {
         let (number, some) = (round * 1000 + n, n % 97);

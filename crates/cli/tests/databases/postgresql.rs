@@ -1,4 +1,4 @@
-//! PostgreSQL without full pages in its log: a page that was torn would be found by its checksum.
+//! PostgreSQL without full pages in its log: a checksum would detect a torn page.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::committing::Tally;
 use crate::harness::{Mounted, for_a_moment, rounds};
 use crate::world::skip;
 
-/// It runs as nobody, since it does not run as root.
+/// The server refuses to run as root, so it runs as this unprivileged user.
 const NOBODY: u32 = 65534;
 
-/// In which it makes its log durable: one round each. The first two are by direct writes.
+/// The methods to make its log durable: one round each. The first two use direct writes.
 const METHODS: [&str; 4] = ["open_datasync", "open_sync", "fdatasync", "fsync"];
 
-/// Where its programs are, of the newest version there is.
+/// Returns the directory of PostgreSQL's programs, of the newest installed version.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let places = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
@@ -35,7 +35,7 @@ struct Server {
     scratch: PathBuf,
 }
 
-/// A program of theirs, as nobody.
+/// Returns a command that runs a PostgreSQL program as the unprivileged user.
 fn program(path: &Path, scratch: &Path) -> Command {
     let mut program = Command::new("setpriv");
     program.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -45,7 +45,7 @@ fn program(path: &Path, scratch: &Path) -> Command {
 }
 
 impl Server {
-    /// Starts it, and waits until it answers. Its log is made durable in this way.
+    /// Starts the server, which makes its log durable by `method`, and waits until it answers.
     fn start(programs: &Path, data: &Path, scratch: &Path, method: &str) -> Server {
         let log = scratch.join("log");
         let to_log = fs::File::options().create(true).append(true).open(&log);
@@ -119,8 +119,9 @@ impl Drop for Server {
     }
 }
 
-/// Updates of rows all over the table, each with a row that says so, in one transaction; and then the client says so. Now and
-/// then a checkpoint, after which pages are changed of which the log has not all.
+/// Returns updates of rows all over the table in one transaction each, with a row that records the transaction. After
+/// the commit, the client prints its number. An occasional checkpoint makes sure that pages change whose full content
+/// is not in the log.
 fn updates(round: u64) -> String {
     let one = |n: u64| {
         let (number, some) = (round * 1000 + n, n % 97);
@@ -146,7 +147,7 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
     let Some(mounted) = Mounted::new(test) else {
         return;
     };
-    // The path of a socket is short, and nobody has to get there.
+    // The path of a socket must be short, and the unprivileged user must have access.
     let scratch = tempfile::tempdir().expect("made");
     let (scratch, data) = (scratch.path(), mounted.dir().join("data"));
     fs::create_dir(&data).expect("made");
@@ -191,7 +192,7 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
         let method = METHODS[round as usize % METHODS.len()];
         server = Server::start(&programs, &data, scratch, method);
         assert_eq!(server.get("show full_page_writes"), "off");
-        // All pages are read, and their checksums looked at.
+        // Reads all pages, and checks their checksums.
         assert_eq!(
             server.get("select count(b), count(c) from t"),
             "20000|20000"

@@ -12,17 +12,18 @@ use crate::committing::Tally;
 use crate::harness::{Mounted, for_a_moment, rounds};
 use crate::system::installed;
 
-/// Keys that are written again and again.
+/// Number of keys, which are overwritten repeatedly.
 const KEYS: u64 = 500;
 
-/// A server, which is killed when it is dropped.
+/// A server, which is killed when dropped.
 struct Server {
     process: Child,
     socket: PathBuf,
 }
 
 impl Server {
-    /// Starts a server, and waits until it has read its data. It rewrites its file whenever that has grown by half.
+    /// Starts a server, and waits until it has read its data. The server rewrites its file whenever the file has grown
+    /// by half.
     fn start(data: &Path, scratch: &Path) -> Server {
         let (socket, log) = (scratch.join("socket"), scratch.join("log"));
         let _ = fs::remove_file(&socket);
@@ -108,7 +109,7 @@ fn commit(socket: &Path, mut last: u64, tell: &std::sync::mpsc::Sender<u64>) -> 
     }
 }
 
-/// Returns the last commit that the server has, after all keys were found as that commit left them.
+/// Checks that all keys have the values of the last commit, and returns that commit.
 fn checked(server: &Server) -> u64 {
     let mut client = Client::connect(&server.socket).expect("connected");
     let last = client.ask("GET last").expect("answered");
@@ -131,7 +132,7 @@ fn what_redis_acknowledged_is_there_after_the_daemon_was_killed() {
     let Some(mounted) = Mounted::new(test) else {
         return;
     };
-    // The path of a socket is short.
+    // The path of a socket must be short.
     let scratch = tempfile::tempdir().expect("made");
     let (scratch, data) = (scratch.path(), mounted.dir().join("data"));
     fs::create_dir(&data).expect("made");

@@ -1,4 +1,4 @@
-//! SQLite, built to look for F2FS's atomic writes: it finds them here, and commits without a journal.
+//! SQLite, built to use the atomic writes of F2FS: it detects them here, and commits without a journal.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,16 +14,16 @@ use crate::harness::{Mounted, rounds, this_program};
 use crate::system::installed;
 
 const DATABASE: &str = "FOREBAY_TEST_DATABASE";
-/// From which number on who commits rows does so, if not from 0: so several do at a time.
+/// The number from which a process commits rows, if not 0. Several processes commit to disjoint ranges.
 const FROM: &str = "FOREBAY_TEST_FROM";
-/// The journal mode, if not SQLite's usual one.
+/// The journal mode, if not the default of SQLite.
 const MODE: &str = "FOREBAY_TEST_JOURNAL_MODE";
-/// How many numbers there are for each then.
+/// Numbers in the range of each process.
 const EACH: i64 = 1_000_000;
 
 fn opened(path: &Path) -> Connection {
     let database = Connection::open(path).expect("opened");
-    // Others may be at it for long, on a busy machine.
+    // Other processes may hold the lock for long on a busy machine.
     let patience = Duration::from_secs(60);
     database.busy_timeout(patience).expect("set");
     let made = database.execute_batch(
@@ -40,7 +40,7 @@ fn number(database: &Connection, query: &str) -> i64 {
     got.expect("a number")
 }
 
-/// The last row of who commits from a number on.
+/// Returns the last row of the process that commits rows from this number on.
 fn last_row(database: &Connection, from: i64) -> i64 {
     let end = from + EACH;
     let query = format!(
@@ -54,7 +54,7 @@ fn is_sound(database: &Connection) {
     assert_eq!(sound.expect("checked"), "ok");
 }
 
-/// Commits row after row and says each, when another test starts it for that; until it is killed.
+/// Commits row after row and prints each, if another test starts it for this purpose, until it is killed.
 #[test]
 fn commits_rows_when_another_test_starts_it_for_that() {
     let Some(path) = std::env::var_os(DATABASE) else {
@@ -68,7 +68,7 @@ fn commits_rows_when_another_test_starts_it_for_that() {
     let from = std::env::var(FROM).map_or(0, |from| from.parse().expect("a number"));
     let mut next = 1 + last_row(&database, from);
     loop {
-        // Others may be at it.
+        // Other processes may be committing.
         let all = database.transaction_with_behavior(TransactionBehavior::Immediate);
         let all = all.expect("begun");
         let size = (next * 7919) % 20_000;
@@ -90,7 +90,7 @@ fn sqlite_commits_without_a_journal() {
     };
     let path = mounted.dir().join("a.db");
     let journal = mounted.dir().join("a.db-journal");
-    // A journal would stay, with a header of zeroes.
+    // In this mode, a journal file would remain, with a header of zeroes.
     let database = opened(&path);
     database
         .pragma_update(None, "journal_mode", "persist")
@@ -106,7 +106,7 @@ fn sqlite_commits_without_a_journal() {
         .expect("committed");
     assert!(!journal.exists());
     is_sound(&database);
-    // What does not fit a batch goes by the journal, as everywhere.
+    // A transaction that does not fit a batch uses the journal, as elsewhere.
     let many = "with recursive n (value) as (select 100 union all select value + 1 from n where value < 199)
         insert into rows select value, randomblob(1000000) from n";
     database.execute(many, []).expect("committed");
@@ -116,7 +116,7 @@ fn sqlite_commits_without_a_journal() {
     mounted.finish();
 }
 
-/// This program, which commits rows from a number on.
+/// Returns a command that runs this program to commit rows from a number on.
 fn program(path: &Path, from: i64) -> Command {
     let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
     let mut program = this_program(test, DATABASE, path);
@@ -136,7 +136,7 @@ fn last_of_all(path: &Path) -> i64 {
     last
 }
 
-/// [`last_of_all`], after a row that was committed: that row or the next.
+/// Calls [`last_of_all`], and checks that the last row is the committed row or the next.
 fn has_rows(path: &Path, committed: i64) -> i64 {
     let last = last_of_all(path);
     let may_be = committed..=committed + 1;
@@ -163,9 +163,9 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
     mounted.finish();
 }
 
-/// Who is killed in the middle of a commit gives its locks up at once, and is known to have closed its files a little later: who
-/// waits for the locks must not find in the page cache what was never committed. (With what is kept left there, the database was
-/// malformed after some tens of kills.)
+/// A process killed during a commit releases its locks at once, but its files are known to be closed only a little
+/// later. The next holder of the lock must not find uncommitted data in the page cache. (When such data was left in the
+/// cache, the database was malformed after some tens of kills.)
 #[test]
 fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_commit() {
     let test = "who_commits_beside_one_that_is_killed";
@@ -182,7 +182,7 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
         for (one, last) in all.iter_mut().zip(&mut lasts) {
             *last = one.wait_beyond(*last + 1 + rng.below(3).cast_signed(), &rng);
         }
-        // One after the other, so that others go on.
+        // One after the other, so that the other processes go on.
         for (mut one, last) in all.into_iter().zip(&mut lasts) {
             one.kill();
             *last = one.last(*last);
@@ -202,8 +202,8 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
     mounted.finish();
 }
 
-/// Modes in which SQLite as it is built here commits in one atomic change, and keeps no journal in a file; and its own log. Without
-/// a journal (`off`), SQLite promises nothing after a crash, here as elsewhere.
+/// Modes in which this build of SQLite commits in one atomic change, and keeps no journal in a file; and its own log.
+/// Without a journal (`off`), SQLite guarantees nothing after a crash, here as elsewhere.
 #[test]
 fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_moment() {
     let test = "rows_that_sqlite_committed_are_there_after_the_daemon";
@@ -227,8 +227,9 @@ fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_momen
     }
 }
 
-/// Debian's SQLite does not look for atomic changes: all its journals are files. In mode `memory` it promises nothing after a
-/// crash. In mode `delete` it makes the end of the journal durable, and with that the commit, with `synchronous = extra` only.
+/// Debian's SQLite does not use atomic changes: all its journals are files. In mode `memory` it guarantees nothing
+/// after a crash. In mode `delete` it makes the end of the journal durable, and with it the commit, only with
+/// `synchronous = extra`.
 #[test]
 fn rows_that_the_system_s_sqlite_committed_are_there_after_the_daemon_was_killed() {
     let test = "rows_that_the_system_s_sqlite_committed_are_there";
@@ -258,7 +259,7 @@ fn rows_that_the_system_s_sqlite_committed_are_there_after_the_daemon_was_killed
     }
 }
 
-/// Writes transactions like those of this program for the system's SQLite.
+/// Writes a script for the system's SQLite, with transactions like those of this program.
 fn write_script(path: &Path, mode: &str) -> io::Result<()> {
     let mut script = io::BufWriter::new(File::create(path)?);
     writeln!(

@@ -1,7 +1,7 @@
-//! The usual NBD clients, on a volume with a log, across crashes of its daemon.
+//! Common NBD clients, on a volume with a log, across crashes of its daemon.
 //!
-//! The NBD server alone, over memory, is tested where it is; here it is whether what clients are
-//! told holds with everything beneath.
+//! The NBD server has its own tests over memory. These tests check that the answers to clients hold with everything
+//! beneath.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ const LEN: u64 = 64 * MIB;
 fn noise(world: &World, name: &str, seed: u64) {
     let mut content = vec![0; LEN as usize];
     let numbers = Rng::new(seed);
-    // Holes in it, so that clients ask for zeroes too.
+    // Leave holes, so that clients ask for zeroes too.
     for piece in content.chunks_mut(1 << 20).step_by(2) {
         let bytes = numbers.bytes(piece.len());
         piece.copy_from_slice(&bytes);
@@ -137,7 +137,7 @@ fn fio_verifies_after_a_crash_what_it_wrote_and_flushed_before() {
     world.attach();
     let text = run(&["--verify_only"]);
     assert!(text.contains("READ:"), "nothing was verified: {text}");
-    // And once more from the data device.
+    // Verify once more from the data device.
     world.ok(&["drain", "v"]);
     run(&["--verify_only"]);
 }

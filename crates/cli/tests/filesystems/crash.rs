@@ -1,9 +1,9 @@
 //! The daemon is killed at random moments while users work on a filesystem.
 //!
-//! After each kill: the dead device is unmounted, the volume attached again (sometimes after another
-//! kill in the middle of recovery), the filesystem mounted (which replays its own journal), checked,
-//! and every promise of `fsync` held against what is there. At the end the same is done with the data
-//! image alone, unless it is a log-structured volume.
+//! After each kill, the test unmounts the stale device and attaches the volume again, sometimes after another kill
+//! during recovery. It mounts the filesystem (which replays its own journal), checks the filesystem, and compares the
+//! files with every guarantee of `fsync`. At the end the test does this with the data image alone, unless the image is
+//! a log-structured volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::world::{MIB, World, output, signal, texts, wait_for_end};
 
 const USERS: u64 = 3;
 const ROUNDS: u64 = 20;
-/// On a log-structured volume, one placement after the other.
+/// Rounds on a log-structured volume, shared among the placements.
 const VOLUME_ROUNDS: u64 = 6;
 const PLACEMENTS: [&str; 6] = [
     "lfs",
@@ -29,20 +29,19 @@ const PLACEMENTS: [&str; 6] = [
     "hylog+sepbit",
     "overwrite",
 ];
-/// What is killed on its way.
+/// The attach command, which is sometimes killed before it completes.
 const ATTACH: [&str; 4] = ["attach", "v", "--via", "loop"];
-/// Nobody gets anything done for so long: it hangs.
+/// If no user makes progress for this time, the system hangs.
 const HANGS: Duration = Duration::from_secs(60);
-/// A round on a slow machine ends after this time, whatever was done by then.
+/// A round on a slow machine ends after this time, regardless of its progress.
 const ROUND_MAX: Duration = Duration::from_secs(6);
-/// Acts of all users in one round: some rounds end at once, others after the log has gone around.
+/// Maximum acts of all users in one round: some rounds end at once, others after the log has wrapped around.
 const ACTS_MAX: u64 = 700;
 
-/// Always the same choices: the timing differs all the same.
+/// The default seed. The choices are always the same; the timing differs nevertheless.
 const SEED: u64 = 1999;
 
-/// The number that this run's choices are made from: always the same, `FOREBAY_SEED`, or one nobody
-/// knows if that is `fresh`.
+/// Returns the seed of this run: a constant, `FOREBAY_SEED`, or a random number if `FOREBAY_SEED` is `fresh`.
 pub(crate) fn seed(test: &str) -> u64 {
     let fresh = std::env::var("FOREBAY_SEED").is_ok_and(|asked| asked == "fresh");
     let seed = if fresh {
@@ -62,7 +61,7 @@ pub(crate) fn from_env(name: &str) -> Option<u64> {
 
 #[test]
 fn ext4_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    // The smallest log there is, so that it goes around often.
+    // The smallest possible log, so that it often wraps around.
     let below = Below::Cache("128KiB", 5 * MIB);
     survives("ext4_keeps_what_fsync_promised", &EXT4, below);
 }
@@ -100,14 +99,14 @@ fn btrfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
     on_volumes("btrfs_on_a_volume_keeps_what_fsync_promised", &BTRFS);
 }
 
-/// What the filesystem is on.
+/// The volume below the filesystem.
 #[derive(Clone, Copy)]
 enum Below {
-    /// The cache, with segments of this length and so many bytes of log.
+    /// The cache, with segments of this length, and a log of this many bytes.
     Cache(&'static str, u64),
-    /// The cache over a log-structured volume, with so many bytes of log.
+    /// The cache over a log-structured volume, with a log of this many bytes.
     Both(u64),
-    /// A log-structured volume, with this placement, and so many rounds.
+    /// A log-structured volume, with this placement, and this number of rounds.
     Volume(&'static str, u64),
 }
 
@@ -137,7 +136,7 @@ impl Below {
                 world.ok(&[&create[..], &volume, &segment].concat());
             }
             Below::Volume(placement, _) => {
-                // Little more than the filesystem, so that there soon is something to clean.
+                // Little more than the filesystem, so that the cleaner soon has work.
                 world.image("data.img", kind.data_bytes / 4 * 5);
                 let volume = ["--volume", "vsl", "--placement", placement, "--size", &len];
                 let segment = ["--segment", "256KiB"];
@@ -147,7 +146,7 @@ impl Below {
     }
 }
 
-/// The rounds are shared among the placements.
+/// Runs the test on each placement; the rounds are shared among the placements.
 fn on_volumes(test: &str, kind: &Kind) {
     let rounds = from_env("FOREBAY_ROUNDS").unwrap_or(VOLUME_ROUNDS);
     let placements = PLACEMENTS.into_iter().zip(0..);
@@ -181,7 +180,7 @@ fn survives(test: &str, kind: &Kind, below: Below) {
             user.begin(&killed).expect("a healthy filesystem works");
         }
         users = work_until_killed(&world, users, &killed, &numbers);
-        // The filesystem has lost its device, which it may well say.
+        // The filesystem has lost its device, and may report an error.
         let _ = mount.unmount();
         let checked = world.run(&["check", "v"]);
         assert!(
@@ -219,7 +218,7 @@ pub(crate) fn keep_promises(users: &[User], when: &str) {
     );
 }
 
-/// The data image without us.
+/// Checks the data image without the daemon.
 fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
     let device = Loop::over(&world.path("data.img")).expect("a loop device");
     kind.check(&device.0);
@@ -228,7 +227,7 @@ fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
     drop(mount);
 }
 
-/// Lets all users work at once, kills the daemon, and returns the users with their promises.
+/// Makes all users work at once, kills the daemon, and returns the users with their guarantees.
 pub(crate) fn work_until_killed(
     world: &World,
     users: Vec<User>,
@@ -241,7 +240,7 @@ pub(crate) fn work_until_killed(
     for mut user in users {
         let (acted, end) = (acted.clone(), end.clone());
         std::thread::spawn(move || {
-            // An error is the daemon's end.
+            // An error means that the daemon has ended.
             while user.act().is_ok() {
                 let _ = acted.send(());
             }
@@ -249,19 +248,19 @@ pub(crate) fn work_until_killed(
         });
     }
     drop(acted);
-    // Few acts as often as many.
+    // Few acts are as probable as many.
     let few = 1 << numbers.below(10);
     wait_for_acts(&acts, numbers.below(few.min(ACTS_MAX)));
     let draining = (numbers.below(3) == 0).then(|| {
         let mut drain = world.command(&["drain", "v"]);
         std::thread::spawn(move || output(&mut drain))
     });
-    // sleeps: the kill comes at a random moment, not when somebody has just ended something.
+    // sleeps: the kill comes at a random moment, not when an operation has just ended.
     std::thread::sleep(Duration::from_micros(numbers.below(30_000)));
     killed.store(true, Ordering::SeqCst);
     world.kill("v");
     if let Some(draining) = draining {
-        // It may have been done, or lost its daemon. It must not wait for ever.
+        // The drain may have completed, or lost its daemon. It must not wait forever.
         draining.join().unwrap().expect("drain ends");
     }
     let next = |_| {
@@ -284,8 +283,8 @@ fn wait_for_acts(acts: &Receiver<()>, wanted: u64) {
     }
 }
 
-/// Found by the tests above: the thread that made the loop device waited for an answer from the dead
-/// process that it was part of, for ever, and with it whoever looked at the mount.
+/// Found by the tests above: the thread that made the loop device waited forever for an answer of its own dead process,
+/// and every access to the mount waited with it.
 #[test]
 fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
     let test = "a_daemon_killed_while_it_attaches_ends";
@@ -301,7 +300,7 @@ fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
     world.detach();
 }
 
-/// Starts to attach, and kills the daemon on its way.
+/// Starts an attach, and kills its daemon before it completes.
 pub(crate) fn kill_in_recovery(world: &World, attach: &[&str], numbers: &Rng) {
     let before = world.pid("v");
     let mut attach = world.command(attach);

@@ -1,4 +1,4 @@
-//! What a filesystem gives up is given up all the way down: the image below gets its holes back.
+//! Space that a filesystem discards is freed in all layers: the image below gets its holes back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ const LEN: u64 = 4 << 30;
 const KEPT: usize = 8 << 20;
 const GIVEN_UP: usize = 96 << 20;
 
-/// What an image takes on its filesystem, in bytes.
+/// Returns the allocated bytes of an image.
 fn taken(path: &Path) -> u64 {
     File::open(path).unwrap().sync_all().unwrap();
     fs::metadata(path).unwrap().blocks() * 512
@@ -24,7 +24,7 @@ fn limit(device: &str, name: &str) -> u64 {
     fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// What a new filesystem takes of an image that nothing stands in front of.
+/// Returns the bytes that a new filesystem allocates in a plain image.
 fn taken_by_mkfs(world: &World) -> u64 {
     world.image("plain.img", LEN);
     let plain = Loop::over(&world.path("plain.img")).expect("a loop device");
@@ -33,8 +33,7 @@ fn taken_by_mkfs(world: &World) -> u64 {
     taken(&world.path("plain.img"))
 }
 
-/// Makes a filesystem, fills it, gives most of it up, and looks at `image`, which is the data device
-/// or what that is made of.
+/// Makes a filesystem, fills it, discards most of it, and checks `image`: the data device, or the file below it.
 fn use_and_give_up(world: &World, data: &str, image: &Path) {
     let create = ["create", "--name", "v", "--data", data, "--log", "log.img"];
     world.ok(&[&create[..], &["--log-size", "40MiB"]].concat());
@@ -55,12 +54,12 @@ fn use_and_give_up(world: &World, data: &str, image: &Path) {
     world.ok(&["drain", "v"]);
     assert!(taken(image) >= new + (KEPT + GIVEN_UP) as u64);
     fs::remove_file(at.join("given up")).unwrap();
-    // What is freed in a transaction that is not committed is not trimmed.
+    // Space that was freed in an uncommitted transaction is not trimmed.
     try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
     try_tool("fstrim", &[at.to_str().unwrap()]).unwrap();
     try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
     mount.unmount().expect("it unmounts");
-    // What was promised is in the log, and is carried out by whoever takes that up.
+    // The log holds the acknowledged discards; the next daemon carries them out.
     world.kill("v");
     let device = world.attach_loop();
     world.ok(&["drain", "v"]);
@@ -110,7 +109,7 @@ fn a_data_device_that_cannot_unmap_is_given_no_discards_and_zeroes_all_the_same(
     let world = World::new();
     let at = world.path("ram");
     fs::create_dir(&at).unwrap();
-    // A filesystem without holes to punch.
+    // A filesystem that cannot punch holes.
     let mounted = root().then(|| tool("mount", &["-t", "ramfs", "none", at.to_str().unwrap()]));
     if mounted.flatten().is_none() {
         return skip(test, "no ramfs");

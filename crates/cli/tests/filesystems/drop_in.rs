@@ -1,4 +1,4 @@
-//! A device that was there before becomes the data device, and is itself again afterwards.
+//! An existing device becomes the data device, and is a plain device again afterwards.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -97,9 +97,9 @@ fn whole(device: &str) -> Vec<u8> {
     content
 }
 
-/// Users of the block device, without a filesystem that would write what it likes.
+/// Writers to the block device, without a filesystem, which would add writes of its own.
 struct Writers {
-    /// What the data device must hold in the end.
+    /// The expected content of the data device at the end.
     expected: Vec<u8>,
     numbers: Rng,
 }
@@ -149,7 +149,7 @@ impl Writers {
         let (at, bytes) = self.range(4096, 8);
         let (offset, len) = (at.to_string(), bytes.len().to_string());
         try_tool("blkdiscard", &["-o", &offset, "-l", &len, device]).unwrap();
-        // It is a hole in the file beneath the loop device, and is read as one.
+        // The range becomes a hole in the file beneath the loop device, and reads as zeroes.
         self.put(at, &vec![0; bytes.len()]);
     }
 }
@@ -168,7 +168,7 @@ fn only_what_users_wrote_changes_on_the_data_device() {
     let create = [
         "create", "--name", "v", "--data", "data.img", "--log", "log.img",
     ];
-    // So small that it goes around several times.
+    // So small that it wraps around several times.
     world.ok(&[&create[..], &["--log-size", "5MiB", "--segment", "128KiB"]].concat());
     let mut writers = Writers { expected, numbers };
     for round in 0..4 {

@@ -1,7 +1,7 @@
-//! The ways in which a program asks for durability, and writes in each of them.
+//! The ways in which a program asks for durability, and writes in each way.
 //!
-//! Behind a buffered write the kernel sends FSYNC. Behind a direct write it sends nothing: the flags of the write are the only
-//! request for durability. AIO and io_uring write in one of these ways.
+//! After a buffered write, the kernel sends FSYNC. After a direct write, it sends nothing: the flags of the write are
+//! the only request for durability. AIO and io_uring write in one of these ways.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -13,10 +13,10 @@ use forebay_rng::Rng;
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
-/// Direct writes are in whole pages, in bytes.
+/// Unit of direct writes, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// One way: buffered or direct, and the request for durability.
+/// A way to write: buffered or direct, and the request for durability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Way {
     pub(crate) direct: bool,
@@ -29,11 +29,11 @@ enum Asks {
     Open(OFlags),
     /// By flags of the write.
     Write(ReadWriteFlags),
-    /// By a call of its own, for data alone or for all.
+    /// By a separate call, for data alone or for data and metadata.
     Call { data_only: bool },
 }
 
-/// All of them.
+/// Returns all ways.
 pub(crate) fn ways() -> Vec<Way> {
     let asks = [
         Asks::Open(OFlags::DSYNC),
@@ -48,12 +48,12 @@ pub(crate) fn ways() -> Vec<Way> {
 }
 
 impl Way {
-    /// Any of them.
+    /// Returns a random way.
     pub(crate) fn any(numbers: &Rng) -> Way {
         numbers.pick(&ways())
     }
 
-    /// Writes to a file that is there, and returns when that is durable.
+    /// Writes to an existing file, and returns when the data is durable.
     pub(crate) fn write(self, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut flags = OFlags::empty();
         if self.direct {

@@ -9,11 +9,11 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     programs: &'static [&'static str],
     make: &'static [&'static str],
-    /// Programs that say whether an unmounted filesystem is in order.
+    /// Programs that check an unmounted filesystem.
     check: &'static [&'static [&'static str]],
-    /// What is renamed over another file stays so when the directory was fsynced.
+    /// A file that was renamed over another stays there once the directory was fsynced.
     pub(crate) keeps_replacements: bool,
-    /// The length of an image for it, in bytes. The newer ones want hundreds of megabytes.
+    /// The length of an image for this kind, in bytes. The newer kinds need hundreds of megabytes.
     pub(crate) data_bytes: u64,
 }
 
@@ -40,13 +40,13 @@ pub(crate) const BTRFS: Kind = Kind {
     programs: &["mkfs.btrfs", "btrfs"],
     make: &["mkfs.btrfs", "-q", "-f"],
     check: &[&["btrfs", "check", "--readonly", "--check-data-csum"]],
-    // Found on Linux 6.18 with the same workload on a plain device: after a crash the new file is
-    // sometimes under both names, or the old one there again.
+    // Found on Linux 6.18 with the same workload on a plain device: after a crash, the new file sometimes has both
+    // names, or the old file is back.
     keeps_replacements: false,
     data_bytes: 512 * MIB,
 };
 
-/// Our own, which is mounted by the program itself.
+/// Our own filesystem, which the program itself mounts.
 pub(crate) const FOREBAY: Kind = Kind {
     name: "fuse",
     programs: &[],
@@ -57,7 +57,7 @@ pub(crate) const FOREBAY: Kind = Kind {
 };
 
 impl Kind {
-    /// True if it can be tested here; says loudly if not.
+    /// Returns true if this kind can be tested here; otherwise prints a skip message.
     pub(crate) fn can_test(&self, test: &str) -> bool {
         let known = || {
             let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -86,7 +86,7 @@ impl Kind {
         Mount::try_new(device, at, "rw").expect("it mounts")
     }
 
-    /// Fails unless the filesystem, which is not mounted, is in order.
+    /// Fails unless the unmounted filesystem is in order.
     #[track_caller]
     pub(crate) fn check(&self, device: &str) {
         for check in self.check {
@@ -100,8 +100,8 @@ impl Kind {
     }
 }
 
-/// Btrfs's programs look at what all loop devices of the system are made of, and fail where another test
-/// has just killed the daemon that served one.
+/// Btrfs's programs read the backing files of all loop devices of the system. They fail if another test has just killed
+/// the daemon that served one.
 fn beside_others(program: &str, args: &[&str]) -> Result<String, String> {
     for _ in 0..100 {
         match try_tool(program, args) {

@@ -1,4 +1,4 @@
-//! A daemon and writers that may use little memory, with the kernel writing back to what is served.
+//! A daemon and writers with little memory, while the kernel writes back to the served device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,19 @@ use crate::kinds::EXT4;
 use crate::system::root;
 use crate::world::{MIB, World, output, skip, texts};
 
-/// What requests may take up: the least there can be.
+/// Memory for requests: the allowed minimum.
 const REQUESTS: u64 = 64 * MIB;
-/// What else the daemon needs: segments (16 MiB), windows on their way home (three of 16 MiB), the map
-/// and the program.
+/// Other memory of the daemon: segments (16 MiB), windows being destaged (three of 16 MiB), the map and the program.
 const BESIDES: u64 = 96 * MIB;
-/// Fewer pages than are written, so that they are written back to make room for more.
+/// Less than is written, so that the kernel must write pages back to free memory.
 const WRITER: u64 = 96 * MIB;
 const WRITTEN: u64 = 200 * MIB;
 
-/// A cgroup of its own with a limit on memory; whatever is still in it goes back above.
+/// A cgroup with a memory limit. When dropped, its remaining processes move to the parent.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Beside this process's own, or a loud skip.
+    /// Makes a cgroup beside that of this process, or skips the test with a message.
     fn new(test: &str, name: &str, limit: u64) -> Option<Cgroup> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own.lines().find_map(|line| line.split_once(":memory:/"));
@@ -41,7 +40,7 @@ impl Cgroup {
         made
     }
 
-    /// A command that runs `program` in here.
+    /// Returns a command that runs `program` in the cgroup.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -110,13 +109,13 @@ fn a_daemon_and_a_writer_under_limits_get_on_while_the_kernel_writes_back() {
     copy.arg(format!("if={}", from.display()));
     copy.arg(format!("of={}", to.display()));
     done(copy.args(["bs=1M", "conv=fsync", "status=none"]));
-    // Everything of it left the page cache with the mount.
+    // The unmount has removed all its data from the page cache.
     mount.unmount().expect("it unmounts");
     let mount = EXT4.mount(&device, &at);
     assert!(fs::read(&to).unwrap() == content, "the file is changed");
     mount.unmount().expect("it unmounts");
     EXT4.check(&device);
-    // The writer was at its limit, or nothing is shown.
+    // Without reaching the limit of the writer, the test shows nothing.
     assert!(writers.number("memory.failcnt") > 0);
     world.detach();
 }

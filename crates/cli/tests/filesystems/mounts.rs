@@ -1,8 +1,8 @@
-//! A filesystem of our own, whose daemon is killed at random moments while users work on it.
+//! Our own filesystem, whose daemon is killed at random moments while users work on it.
 //!
-//! After each kill: the mount is dead and says so, it is unmounted in one of the ways there are, `check` finds nothing to be
-//! repaired, and every promise of `fsync` is held against what the next mount shows, which sometimes comes after another kill in
-//! the middle of recovery.
+//! After each kill, accesses to the stale mount fail. The test unmounts it in one of several ways, and `check` must
+//! find nothing to repair. The filesystem is mounted again, sometimes after another kill during recovery, and the files
+//! are compared with every guarantee of `fsync`.
 
 use std::fs;
 use std::path::Path;
@@ -46,12 +46,12 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
         match numbers.below(3) {
             0 => drop(world.unmount("mnt")),
             1 => drop(tool("umount", &["-l", at.to_str().unwrap()]).expect("it is unmounted")),
-            // The next mount lets go of it.
+            // The next mount releases the stale mount.
             _ => {}
         }
         let when = format!("round {round}, seed {seed}");
         let checked = world.run(&["check", "v"]);
-        // Something may be to be recovered, and nothing to be repaired.
+        // Recovery may be necessary, but no repair.
         let is_sound = matches!(checked.status.code(), Some(0 | 1));
         assert!(is_sound, "{when}: {:?}", texts(&checked));
         if numbers.below(3) == 0 {
@@ -85,7 +85,7 @@ fn what_was_written_is_there_in_whatever_way_durability_was_asked_for() {
         let path = at.join(format!("f{n}"));
         let written = way.write(&path, &content(n, b'A'), 0);
         written.unwrap_or_else(|error| panic!("{way:?}: {error}"));
-        // Each alone: a later request may make durable what an earlier one did not.
+        // Kill after each write: a later request could make an earlier write durable.
         world.kill("v");
         world.ok(&MOUNT);
         let found = fs::read(&path).expect("read");
@@ -107,7 +107,7 @@ fn what_fio_wrote_durably_by_each_engine_is_there_after_the_daemon_was_killed() 
         ["libaio", "--sync=sync", "--direct=1"],
         ["io_uring", "--sync=dsync", "--direct=1"],
         ["io_uring", "--sync=dsync", "--direct=0"],
-        // The last write is not followed by a `msync` of its own.
+        // The last write is not followed by an `msync` of its own.
         ["mmap", "--fsync=1", "--end_fsync=1"],
     ];
     for (n, [engine, sync, more]) in jobs.into_iter().enumerate() {
@@ -137,7 +137,7 @@ fn what_fio_wrote_durably_by_each_engine_is_there_after_the_daemon_was_killed() 
     world.unmount("v");
 }
 
-/// A filesystem of our own, mounted.
+/// Returns a world with a mounted filesystem of our own.
 fn mounted(kind: &Kind) -> World {
     let world = World::new();
     world.image("data.img", kind.data_bytes);

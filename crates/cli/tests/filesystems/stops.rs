@@ -1,4 +1,4 @@
-//! A volume with a filesystem on it stops in other ways than by a crash, and is not alone.
+//! A volume with a filesystem stops in other ways than by a crash, and beside another volume.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn a_filesystem_is_whole_after_sigterm_with_dirty_data() {
     let pid = world.pid("v").unwrap();
     signal(pid, "TERM");
     wait_for_end(pid);
-    // It was dirty, and it went away cleanly: nothing to clear up, nothing lost.
+    // The volume was dirty, and stopped cleanly: nothing to clear up, nothing lost.
     assert_eq!(world.run(&["check", "v"]).status.code(), Some(1));
     let device = world.attach_loop();
     let mount = XFS.mount(&device, &at);
@@ -93,7 +93,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
         EXT4.make(&device);
         mounts.push(EXT4.mount(&device, &at(name)));
     }
-    // Both at once, the same paths with other contents.
+    // Both at once, with the same paths and other contents.
     std::thread::scope(|scope| {
         for (seed, name) in (10..).zip(names) {
             let dir = at(name).join("tree");
@@ -107,7 +107,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
         world.kill("v");
         let _ = mount.unmount();
     }
-    // The other goes on meanwhile.
+    // The other volume goes on meanwhile.
     fs::write(at("w").join("file"), "not disturbed").unwrap();
     rustix::fs::syncfs(fs::File::open(at("w")).unwrap()).unwrap();
     let list = world.ok(&["list"]);

@@ -1,4 +1,4 @@
-//! `forebay try`, as a newcomer runs it, but on the images as they are: an emulated disk takes minutes.
+//! `forebay try`, as a new user runs it, but without emulated disks, which take minutes.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::system::{installed, root};
 use crate::world::{skip, texts};
 
-/// Runs it with `more`; what it prints has all of `parts`.
+/// Runs the command with `more`, and checks that its output contains all of `parts`.
 fn shows(more: &[&str], parts: &[&str]) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
@@ -26,7 +26,7 @@ fn shows(more: &[&str], parts: &[&str]) {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{out}{err}");
 }
 
-/// How volumes are shown that are block devices.
+/// Returns the way in which the demonstration shows block devices.
 fn way() -> &'static str {
     match root() {
         true => "an ext4 filesystem on a loop device",

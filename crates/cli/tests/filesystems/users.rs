@@ -1,11 +1,10 @@
-//! Users who change files, and remember what `fsync` promised them.
+//! Users that change files, and record the guarantees of `fsync`.
 //!
-//! Each has a directory of their own, so that what they know needs no lock. Before anything is done
-//! to a file its promise is taken back or weakened to what still holds in the middle; it is given
-//! again only when the last `fsync` that it takes has returned, and the daemon was not yet being
-//! killed then: on a device that has died, ext4 (of Linux 6.18) sometimes lets an `fsync` of a
-//! directory succeed. So at whatever moment the daemon dies, every promise here is one that the
-//! filesystem made.
+//! Each user has a directory of its own, so that its records need no lock. Before a user changes a file, it removes the
+//! guarantee of the file, or weakens it to the part that holds during the change. It records the new guarantee only
+//! when the last necessary `fsync` has returned, and only if the daemon was not yet being killed by then. The reason:
+//! on a dead device, ext4 (of Linux 6.18) sometimes lets an `fsync` of a directory succeed. So whenever the daemon
+//! dies, the filesystem has really given every recorded guarantee.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,26 +20,26 @@ use crate::durably::{PAGE, Way};
 use crate::kinds::Kind;
 
 const DIRECTORIES: u64 = 4;
-/// Above this many files a user prefers to delete.
+/// Above this number of files, a user only deletes.
 const FILES_MAX: usize = 80;
 const TREE_FILES: u64 = 8;
-/// Changes in place are looked at in pieces of so many bytes: no device tears a smaller one.
+/// Changes in place are compared in units of this many bytes: no device tears a smaller unit.
 const SECTOR: usize = 512;
 
 type Content = Vec<u8>;
 
-/// What must be found at a path.
+/// The expected content of a path.
 #[derive(Debug)]
 enum Promise {
-    /// This.
+    /// This content.
     File(Content),
-    /// This, or longer.
+    /// This content, possibly followed by more.
     Begins(Content),
-    /// Each sector as in one of them.
+    /// Each sector as in one of the two contents.
     Between(Content, Content),
-    /// One of them as a whole: a new file is being renamed over an old one.
+    /// One of the two contents as a whole: a new file is being renamed over an old one.
     Either(Content, Content),
-    /// Nothing.
+    /// No file.
     Absent,
 }
 
@@ -48,14 +47,14 @@ pub(crate) struct User {
     dir: PathBuf,
     numbers: Rng,
     promises: BTreeMap<PathBuf, Promise>,
-    /// Written and not yet fsynced.
+    /// Files that were written and not yet fsynced.
     loose: BTreeMap<PathBuf, Content>,
-    /// A file renamed over another is there for good when the directory was fsynced.
+    /// A file that was renamed over another stays there once the directory was fsynced.
     trusts_replacement: bool,
     serial: u64,
     /// Set before the daemon is killed.
     killed: Arc<AtomicBool>,
-    /// What was done in this round, to tell when a promise is broken.
+    /// Acts of this round, to explain a broken guarantee.
     history: Vec<String>,
 }
 
@@ -68,7 +67,7 @@ fn parent(path: &Path) -> &Path {
 }
 
 impl User {
-    /// One whose directory is `dir`, in a filesystem of a kind.
+    /// Returns a user of the directory `dir`, in a filesystem of this kind.
     pub(crate) fn new(kind: &Kind, dir: PathBuf, seed: u64) -> User {
         User {
             dir,
@@ -82,12 +81,12 @@ impl User {
         }
     }
 
-    /// How many promises are to be kept.
+    /// Returns the number of guarantees.
     pub(crate) fn promised(&self) -> usize {
         self.promises.len()
     }
 
-    /// Takes what is there as given, and makes it durable. Promises are believed until `killed`.
+    /// Accepts the present files as given, and makes them durable. Guarantees are recorded until `killed` is set.
     pub(crate) fn begin(&mut self, killed: &Arc<AtomicBool>) -> io::Result<()> {
         self.killed = Arc::clone(killed);
         for n in 0..DIRECTORIES {
@@ -100,12 +99,12 @@ impl User {
             .map(|path| Ok((path.clone(), Promise::File(fs::read(path)?))))
             .collect::<io::Result<_>>()?;
         rustix::fs::syncfs(File::open(&self.dir)?)?;
-        // FUSE hears nothing of that; of this it does.
+        // FUSE does not receive the `syncfs`; it receives this request.
         sync_dir(&self.dir)?;
         Ok(())
     }
 
-    /// Does one thing.
+    /// Does a random act.
     pub(crate) fn act(&mut self) -> io::Result<()> {
         if self.settled().len() > FILES_MAX {
             return match self.numbers.below(3) {
@@ -128,7 +127,7 @@ impl User {
         }
     }
 
-    /// What is not as was promised.
+    /// Returns the broken guarantees, as texts.
     pub(crate) fn broken(&self) -> Vec<String> {
         let looked = self.promises.iter().map(|(path, promise)| {
             let wrong = match fs::read(path) {
@@ -148,7 +147,7 @@ impl User {
         self.history.push(format!("{did} {}", path.display()));
     }
 
-    /// What was done to the file at `path`, and to directories that it is in.
+    /// Returns the acts on the file at `path`, and on the directories above it.
     fn story(&self, path: &Path) -> String {
         let concerns = |act: &str| act.split([' ', ',']).any(|word| path.starts_with(word));
         let acts = self.history.iter().enumerate();
@@ -157,7 +156,7 @@ impl User {
         told.collect()
     }
 
-    /// To be asked when an `fsync` has returned, before it is believed.
+    /// Fails if the daemon is being killed. Called after an `fsync` has returned, before its guarantee is recorded.
     fn believe(&self) -> io::Result<()> {
         match self.killed.load(Ordering::SeqCst) {
             false => Ok(()),
@@ -173,7 +172,7 @@ impl User {
             .collect()
     }
 
-    /// A file that is safe as it is, out of its promise.
+    /// Takes a file with a full guarantee, and removes its guarantee.
     fn pick(&mut self) -> Option<(PathBuf, Content)> {
         let settled = self.settled();
         let count = settled.len() as u64;
@@ -191,13 +190,13 @@ impl User {
     fn new_path(&mut self) -> PathBuf {
         self.serial += 1;
         let dir = format!("d{}", self.numbers.below(DIRECTORIES));
-        // A name that was never used: nothing is promised of it.
+        // A new name: no guarantee concerns it.
         self.dir
             .join(dir)
             .join(format!("f{}-{}", self.serial, self.numbers.next()))
     }
 
-    /// Half of them up to a page or two, some of hundreds of kilobytes.
+    /// Returns random bytes: more than half of the lengths below 8 KiB, some of hundreds of kilobytes.
     fn some_bytes(&mut self) -> Vec<u8> {
         let len = match self.numbers.below(10) {
             0..5 => 1 + self.numbers.below(8 << 10),
@@ -240,7 +239,7 @@ impl User {
         Ok(())
     }
 
-    /// A piece of `content`, changed; and where.
+    /// Returns `content` with a changed range, and the bounds of the range.
     fn change(&mut self, content: &[u8]) -> (Content, usize, usize) {
         let mut new = content.to_owned();
         let at = self.numbers.below(content.len().max(1) as u64) as usize;
@@ -292,7 +291,8 @@ impl User {
         Ok(())
     }
 
-    /// As editors save: a new file beside the old one, made durable, renamed over it.
+    /// Replaces a file as editors do: writes a new file beside the old one, makes it durable, and renames it over the
+    /// old one.
     fn replace(&mut self) -> io::Result<()> {
         let Some((path, old)) = self.pick() else {
             return self.create(true);
@@ -350,7 +350,7 @@ impl User {
         Ok(())
     }
 
-    /// Copies some files into a new directory with one in it, all made durable at the end.
+    /// Copies some files into a new directory with a subdirectory, all made durable at the end.
     fn copy_tree(&mut self) -> io::Result<()> {
         let settled: Vec<PathBuf> = self.settled().into_iter().cloned().collect();
         let count = settled.len() as u64;
@@ -415,11 +415,11 @@ impl User {
         Ok(())
     }
 
-    /// Makes everything durable that was not yet.
+    /// Makes all loose files durable.
     fn sync(&mut self) -> io::Result<()> {
         self.note("sync all of", &self.dir.clone());
         rustix::fs::syncfs(File::open(&self.dir)?)?;
-        // FUSE hears nothing of that; of this it does, and does all for it.
+        // FUSE does not receive the `syncfs`; it receives this request, and makes all files durable for it.
         sync_dir(&self.dir)?;
         self.believe()?;
         for (path, content) in std::mem::take(&mut self.loose) {
@@ -430,7 +430,7 @@ impl User {
 }
 
 impl Promise {
-    /// What is wrong with a file that is there and holds `found`.
+    /// Returns a text that describes the violation by a file with the content `found`.
     fn wrong(&self, found: &[u8]) -> Option<String> {
         match self {
             Promise::File(content) => differs(found, content),
@@ -459,7 +459,7 @@ impl Promise {
     }
 }
 
-/// How `found` differs from `expected`, in words that help to find where it came from.
+/// Describes the difference of `found` from `expected`, with details that help to find the cause.
 fn differs(found: &[u8], expected: &[u8]) -> Option<String> {
     if found == expected {
         return None;
@@ -478,7 +478,7 @@ fn differs(found: &[u8], expected: &[u8]) -> Option<String> {
     ))
 }
 
-/// All files below `dir`.
+/// Returns all files below `dir`.
 fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut left) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(next) = left.pop() {

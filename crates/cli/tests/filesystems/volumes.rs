@@ -1,4 +1,4 @@
-//! Log-structured volumes that get full under a filesystem.
+//! Log-structured volumes that become full under a filesystem.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,12 +21,12 @@ fn sync(at: &Path) -> Result<String, String> {
     try_tool("sync", &["-f", at.to_str().unwrap()])
 }
 
-/// What file `n` holds.
+/// Returns the content of file `n`.
 fn content(n: u64) -> Vec<u8> {
     Rng::new(n).bytes(MIB as usize)
 }
 
-/// Writes files of a mebibyte, numbered from `first`, until no more fit. Says how many there are.
+/// Writes files of a mebibyte, numbered from `first`, until the filesystem is full. Returns the number of files.
 fn fill(at: &Path, first: u64) -> u64 {
     for n in first.. {
         let path = at.join(n.to_string());
@@ -53,7 +53,7 @@ fn empty(at: &Path, files: std::ops::Range<u64>) {
     for n in files {
         fs::remove_file(at.join(n.to_string())).unwrap();
     }
-    // What is freed in a transaction that is not committed is not trimmed.
+    // Space that was freed in an uncommitted transaction is not trimmed.
     sync(at).unwrap();
     try_tool("fstrim", &[at.to_str().unwrap()]).unwrap();
     sync(at).unwrap();
@@ -71,7 +71,7 @@ fn create(world: &World, placement: &str, size: &[&str]) -> String {
     device
 }
 
-/// Fills it, empties it, three times over, and kills the daemon when it is full.
+/// Fills and empties the volume three times, and kills the daemon when the volume is full.
 #[test]
 fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
     let test = "a_volume_is_filled_to_the_last_block";
@@ -111,8 +111,8 @@ fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
     }
 }
 
-/// What a filesystem has in its journal and cannot write to where it belongs it may lose, as on any thin device. But
-/// nothing wrong is found, and room that is given back is used.
+/// A filesystem may lose data that is in its journal and cannot be written in place, as on any thin device. But the
+/// check finds no error, and freed space is used again.
 #[test]
 fn a_thin_volume_that_is_full_fails_writes_and_is_used_again_when_it_was_discarded() {
     let test = "a_thin_volume_that_is_full";
@@ -136,7 +136,7 @@ fn a_thin_volume_that_is_full_fails_writes_and_is_used_again_when_it_was_discard
             holds(&at, n..n + 1);
         }
         mount.unmount().expect("it unmounts");
-        // That discards all there is first.
+        // This first discards the whole device.
         try_tool("mkfs.ext4", &["-q", "-m", "0", &device]).unwrap();
         let left = status(&world, "mapped_bytes");
         assert!(left < 16 * MIB, "{left} bytes are still mapped");

@@ -1,4 +1,4 @@
-//! Processes of an unprivileged user that do at random what such a process may do: `caller.c`.
+//! Processes of an unprivileged user that do random permitted operations: `caller.c`.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -37,12 +37,12 @@ pub(crate) struct Callers {
     threads: usize,
     processes: Vec<Process>,
     bystander: Child,
-    /// Processes that were killed and that the kernel has not yet ended.
+    /// Killed processes that the kernel has not yet ended.
     dying: Vec<Child>,
     rng: Rng,
 }
 
-/// A thread that finishes no act.
+/// A thread with the act that it has not finished.
 pub(crate) struct Slot {
     pub(crate) tid: u32,
     pub(crate) act: String,
@@ -139,7 +139,7 @@ impl Callers {
         bytes
     }
 
-    /// Finished acts of each thread; `None` where its process has been stopped or has ended.
+    /// Returns the finished acts of each thread; `None` if its process has been stopped or has ended.
     pub(crate) fn done(&self) -> Vec<Option<u64>> {
         let slots = self.slots();
         let counts = slots.chunks(SLOT).map(u64_at);
@@ -153,12 +153,12 @@ impl Callers {
             .collect()
     }
 
-    /// Finished acts of all threads.
+    /// Returns the number of finished acts of all threads.
     pub(crate) fn total(&self) -> u64 {
         self.slots().chunks(SLOT).map(u64_at).sum()
     }
 
-    /// Fails if the bystander ended, which a refusal makes it do. A caller that ended by a mistake of its own is started again.
+    /// Fails if the bystander ended, which a refusal makes it do. Restarts a caller that ended by a mistake of its own.
     pub(crate) fn check_alive(&mut self) {
         let ended = self.bystander.try_wait().expect("known");
         assert!(ended.is_none(), "the bystander was refused: {ended:?}");
@@ -190,7 +190,7 @@ impl Callers {
         bystander && self.dying.is_empty() && self.processes.iter().all(|process| process.has_ended)
     }
 
-    /// Identifiers of all processes that have not ended.
+    /// Returns the identifiers of all processes that have not ended.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let live = self.processes.iter().filter(|process| !process.has_ended);
         let live = live.map(|process| process.child.id());
@@ -198,7 +198,7 @@ impl Callers {
         live.chain(dying).chain([self.bystander.id()]).collect()
     }
 
-    /// Threads, and the acts that they do.
+    /// Returns the threads, and the acts that they do.
     pub(crate) fn threads(&self) -> Vec<Slot> {
         let names = output(Command::new(self.scratch.path().join("caller")).arg("acts"));
         let names = texts(&names.expect("it runs")).0;

@@ -1,6 +1,6 @@
 //! Hostile but unprivileged callers on a mounted filesystem, and a watchdog that tells a hang from slowness.
 //!
-//! `FOREBAY_HOSTILE_MINUTES` makes 2,000 threads act for so long. `FOREBAY_SEED` is as in the tests of filesystems.
+//! `FOREBAY_HOSTILE_MINUTES` makes 2,000 threads act for this time. `FOREBAY_SEED` is as in the tests of filesystems.
 
 mod callers;
 mod stage;
@@ -19,17 +19,17 @@ use stage::{Cast, Stage};
 use watchdog::Verdict;
 use world::{MIB, output};
 
-/// No progress for so long is a hang, unless the daemon works.
+/// Without progress for this time, the system hangs, unless the daemon works.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The same, where the watchdog itself is tested.
+/// The patience in tests of the watchdog itself.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Acts of the short form.
 const ACTS: u64 = 20_000;
-/// Bound of the daemon's memory: 64 MiB for requests, 64 MiB for the map, 128 MiB for transactions of one user, and the rest of
-/// the program.
+/// Bound of the daemon's memory: 64 MiB for requests, 64 MiB for the map, 128 MiB for transactions of one user, and the
+/// rest of the program.
 const MEMORY: u64 = 512 * MIB;
 
-/// The seed of this run: always the same, `FOREBAY_SEED`, or a fresh one.
+/// Returns the seed of this run: a constant, `FOREBAY_SEED`, or a fresh number.
 fn seed() -> u64 {
     match std::env::var("FOREBAY_SEED").as_deref() {
         Err(_) => 21,
@@ -130,8 +130,8 @@ fn the_watchdog_takes_a_slow_disk_for_slow() {
     stage.finish();
 }
 
-/// Found under databases and hostile callers: a thread of the killed daemon waited in the kernel for a page that only the daemon could
-/// have written back. So the connection stayed open, its users hung, and so did the next mount.
+/// Found under databases and hostile callers: a thread of the killed daemon waited in the kernel for a page that only
+/// the daemon could have written back. So the connection stayed open, its users hung, and so did the next mount.
 #[test]
 fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_users_end() {
     let test = "a_filesystem_whose_daemon_was_killed_under_load";
@@ -153,7 +153,8 @@ fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_
     }
 }
 
-/// Found by the hostile callers: a process that hung until it was killed, and with it all who wanted its file's lock.
+/// Found by the hostile callers: a process hung until it was killed. All processes that waited for its file's lock hung
+/// too.
 #[test]
 fn a_file_is_mapped_beside_direct_writes_of_the_same_process() {
     map_beside_direct_writes("rw", 0);
@@ -164,7 +165,7 @@ fn a_file_whose_direct_writes_go_in_parallel_is_not_mapped() {
     map_beside_direct_writes("parallel_direct", 3);
 }
 
-/// Runs `mapped_direct.c` on a mount with these options. It is to end with this code.
+/// Runs `mapped_direct.c` on a mount with these options. The program must end with this exit code.
 fn map_beside_direct_writes(options: &'static str, code: i32) {
     let cast = Cast { options, ..FEW };
     let Some(stage) = Stage::set("mapped_direct", "data.img", &cast, PATIENCE) else {
@@ -174,7 +175,7 @@ fn map_beside_direct_writes(options: &'static str, code: i32) {
     let (program, file) = (scratch.path().join("program"), stage.dir().join("file"));
     callers::build_mapped_direct(&program);
     std::fs::write(&file, vec![0; 1 << 20]).expect("written");
-    // One that hangs is killed, and an error.
+    // A program that hangs is killed, and is an error.
     let run = output(Command::new(&program).arg(&file)).expect("it ends");
     assert!(
         run.status.code() == Some(code) && run.stderr.is_empty(),

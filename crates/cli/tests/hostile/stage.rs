@@ -11,11 +11,11 @@ use crate::waits;
 use crate::watchdog::{Sample, Verdict, Watchdog, Work};
 use crate::world::{MIB, World, output, signal, skip, texts};
 
-/// Processor time is counted in these.
+/// Unit of processor time.
 const TICK: Duration = Duration::from_millis(10);
-/// Callers that were killed have ended by then, counted from their start.
+/// Killed callers must have ended by this time after their start.
 const END_PATIENCE: Duration = Duration::from_secs(300);
-/// The time between two looks.
+/// Interval between two looks.
 const LOOKS: Duration = Duration::from_millis(50);
 
 /// Callers, and the size of the device.
@@ -38,8 +38,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Mounts a filesystem on a device (`data.img`, which is made, or a model of a disk over it) and starts callers; or skips a
-    /// test aloud.
+    /// Mounts a filesystem on a device (`data.img`, which is made, or a model of a disk over it) and starts callers; or
+    /// skips the test with a message.
     pub(crate) fn set(test: &str, device: &str, cast: &Cast, patience: Duration) -> Option<Stage> {
         if !root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no FUSE");
@@ -114,14 +114,14 @@ impl Stage {
         panic!("{verdict:?}");
     }
 
-    /// Describes what threads of callers and of the daemon wait for, and the daemon's state.
+    /// Describes the waits of callers and of the daemon, and the daemon's state.
     pub(crate) fn report(&self) -> String {
         let status = output(&mut self.world.command(&["status", "v", "--json"]));
         let status = status.map_or_else(|error| error.to_string(), |output| texts(&output).0);
         format!("{}{status}\n", self.waits())
     }
 
-    /// Describes what threads of callers and of the daemon wait for.
+    /// Describes the waits of all threads of callers and of the daemon.
     pub(crate) fn waits(&self) -> String {
         let threads = self.callers.threads();
         let daemon = waits::report(&[self.daemon], &threads);
@@ -136,7 +136,7 @@ impl Stage {
         signal(self.daemon, if stops { "STOP" } else { "CONT" });
     }
 
-    /// The most memory that the daemon had, in bytes.
+    /// Returns the peak memory of the daemon, in bytes.
     pub(crate) fn most_memory(&self) -> u64 {
         self.most_memory
     }
@@ -151,8 +151,8 @@ impl Stage {
         )
     }
 
-    /// Kills the daemon while callers act, and then the callers. Mounts the filesystem again, which ends what still waits for
-    /// that daemon, unmounts it and checks it.
+    /// Kills the daemon while callers act, and then the callers. Mounts the filesystem again, which ends all requests
+    /// to the killed daemon, unmounts it and checks it.
     pub(crate) fn kill_and_mount_again(mut self) {
         self.world.kill("v");
         self.callers.kill();
@@ -177,7 +177,7 @@ impl Stage {
         }
         drop(self.callers);
         self.world.unmount("mnt");
-        // Without the model of a disk, which would read it slowly.
+        // Without the model of a disk, which would make the reads slow.
         let found = self.world.ok(&["check", "--data", "data.img"]);
         assert!(!found.contains("problem"), "{found}");
     }
@@ -204,7 +204,7 @@ fn work(pid: u32) -> Work {
     }
 }
 
-/// A line of `/proc/PID/status`, in bytes.
+/// Returns the value of a line of `/proc/PID/status`, in bytes.
 fn memory(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the daemon runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! A report about what processes wait for in the kernel.
+//! A report about the waits of processes in the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::callers::Slot;
 
-/// Groups of threads in a report.
+/// Maximum groups of threads in a report.
 const GROUPS: usize = 40;
 
-/// Describes the threads of processes by state, system call and place in the kernel, with the acts of callers among them. Of each
-/// group, one thread is shown with its stack.
+/// Describes the threads of processes by state, system call and place in the kernel, with the acts of callers among
+/// them. Of each group, one thread is shown with its stack.
 pub(crate) fn report(pids: &[u32], slots: &[Slot]) -> String {
     let acts: BTreeMap<u32, &str> = slots
         .iter()

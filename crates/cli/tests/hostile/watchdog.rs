@@ -61,7 +61,7 @@ impl Watchdog {
         }
     }
 
-    /// The longest time in which a thread that still runs did not finish an act.
+    /// Returns the longest time in which a thread that still runs did not finish an act.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
     }
@@ -127,7 +127,8 @@ mod tests {
 
     const PATIENCE: u64 = 60;
 
-    /// Looks once a second at two threads and the daemon, as `sample` describes them, until a verdict other than progress.
+    /// Looks once a second at two threads and the daemon, as `sample` describes them, until a verdict other than
+    /// progress. Returns the time of the verdict, in seconds, and the verdict.
     fn watch(
         seconds: u64,
         sample: impl Fn(u64) -> (Option<u64>, Option<u64>, Work),
