@@ -1,9 +1,9 @@
-//! What is said between an attached volume and those who ask it: the control socket's requests and
-//! replies, and the report that `status --json` prints.
+//! The protocol between an attached volume and its clients: the requests and replies of the control socket, and the
+//! report that `status --json` prints.
 //!
-//! Nothing here knows of what layers a volume is made: what those say of themselves is the type `S` of a
-//! [`Report`] and of the [`Reply`] that carries it. docs/control.md and docs/status.md are the pages for
-//! users; a test of the program keeps the second true.
+//! This crate does not depend on the layers of a volume. The type parameter `S` of a [`Report`], and of the [`Reply`]
+//! that carries it, is the status of the layers. docs/control.md and docs/status.md are the pages for users; a test of
+//! the program checks the second.
 //!
 //! Reading order: `protocol.rs`, `report.rs`.
 

@@ -1,7 +1,7 @@
-//! What is said on a control socket: one JSON object a line, both ways.
+//! The protocol of a control socket: one JSON object per line, in both directions.
 //!
-//! A client sends a [`Request`]; the daemon answers with any number of [`Reply::Progress`] and then
-//! exactly one other [`Reply`]. Then the client may send the next. docs/control.md has examples.
+//! A client sends a [`Request`]; the daemon answers with any number of [`Reply::Progress`] and then exactly one other
+//! [`Reply`]. Then the client may send the next request. docs/control.md has examples.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,155 +9,156 @@ use crate::report::Report;
 
 /// The longest request, in bytes, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
-/// The longest reply a client takes.
+/// The longest reply that a client accepts, in bytes.
 pub const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// What a client may ask of a volume's daemon.
+/// A request of a client to the daemon of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Are you there?
+    /// Requests a sign of life.
     Ping {},
-    /// How is it going?
+    /// Requests a report.
     Status {},
-    /// Where do bytes of the block device lie?
+    /// Requests the places of bytes of the block device.
     Place {
-        /// The first.
+        /// The first byte.
         start: u64,
-        /// The one after the last.
+        /// The byte after the last.
         end: u64,
     },
-    /// Move everything to the data device.
+    /// Moves all data to the data device.
     Drain {
-        /// Give up after so many milliseconds.
+        /// Time limit in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
-    /// Count as lost what cannot be read from the log.
+    /// Declares the unreadable data in the log lost.
     GiveUp {},
-    /// Take the length that the devices have now.
+    /// Adopts the present length of the devices.
     Resize {
-        /// Of a log-structured volume: its new length, in bytes.
+        /// For a log-structured volume: its new length, in bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u64>,
     },
-    /// Place data otherwise, or say how it is placed and what is known for that choice.
+    /// Changes the placement of data, or requests the placement and the reason for it.
     Tune {
-        /// A placement, or `auto`: as the volume finds best. Without it, nothing is changed.
+        /// A placement, or `auto`: the volume selects the best one. Without this field, nothing changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<String>,
     },
-    /// Drain, then stop.
+    /// Drains, then stops.
     Detach {
         /// Stop without draining.
         #[serde(default)]
         keep_dirty: bool,
     },
-    /// Stop without draining, and leave the block device, with whoever uses it, to the next daemon.
+    /// Stops without draining, and leaves the block device and its users to the next daemon.
     HandOver {},
 }
 
-/// What the daemon says.
+/// A reply of the daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply<S> {
-    /// To a ping.
+    /// Answers a ping.
     Pong {
-        /// The volume.
+        /// The name of the volume.
         name: String,
-        /// The daemon.
+        /// The process id of the daemon.
         pid: u32,
     },
-    /// To a status request.
+    /// Answers a status request.
     Status(Box<Report<S>>),
-    /// Where bytes of the block device lie.
+    /// The places of bytes of the block device.
     Places(Box<Places>),
-    /// While it works on a drain, give-up or detach.
+    /// Progress of a drain, give-up, resize, tune, detach or hand-over.
     Progress(Left),
-    /// It is done.
+    /// The request has succeeded.
     Done {
-        /// What is left in the log, in bytes: 0 but for a detach that keeps it.
+        /// Bytes left in the log: 0 except after a detach that keeps them.
         dirty_bytes: u64,
-        /// What to know before the devices are used otherwise.
+        /// A warning about other uses of the devices.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         warning: Option<String>,
-        /// Devices of the volume that were cut short, one sentence each: what was drained is not all there.
+        /// Devices of the volume that were truncated, as one sentence each: the drained data is not complete.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<String>,
     },
     /// The volume has the length of its devices.
     Resized(ResizedTo),
-    /// How the volume places data.
+    /// The placement of the volume.
     Tuned(TunedTo),
-    /// It is not done.
+    /// The request has failed.
     Failed {
-        /// What kind of failure.
+        /// The kind of failure.
         code: Code,
-        /// What, why, and what to do.
+        /// The event, its reason, and a remedy.
         message: String,
     },
 }
 
-/// What became of a volume that was to take the length of its devices.
+/// Result of adopting the length of the devices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResizedTo {
-    /// Its length before, in bytes; of a filesystem, what fitted into it.
+    /// The former length, in bytes; for a filesystem, its former capacity.
     pub before: u64,
-    /// The same now.
+    /// The present length or capacity, in bytes.
     pub len: u64,
-    /// What an administrator should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
-    /// Why the block device has not got the new length; none if it has, or there is none.
+    /// The reason why the block device keeps its former length. `None` if it has the new length, or the volume has no
+    /// block device.
     pub device_stays: Option<String>,
 }
 
-/// How a volume places data, and what is known for that choice.
+/// The placement of a volume, and the reason for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TunedTo {
-    /// The placement before.
+    /// The former placement.
     pub before: String,
-    /// The placement now.
+    /// The present placement.
     pub placement: String,
-    /// Whether the volume changes it where another is expected to cost less.
+    /// True if the volume changes the placement when another is expected to cost less.
     pub auto: bool,
-    /// What is expected to cost least by what users write, and why; none before enough was written.
+    /// The placement expected to cost least for the clients' writes, and the reason. `None` before enough was written.
     pub reason: Option<String>,
-    /// Looks at what users write.
+    /// Number of evaluations of the clients' writes.
     pub looks: u64,
-    /// The placement that the newest looks found better by enough to change, if there is one.
+    /// The placement that the last evaluations found better by a sufficient margin, if any.
     pub leaning: Option<String>,
 }
 
-/// The most parts in one answer to [`Request::Place`].
+/// Maximum number of extents in an answer to [`Request::Place`].
 pub const PARTS_MAX: usize = 4096;
 
-/// Where bytes of a block device lie: parts in order. What no part has is not known.
+/// The places of bytes of a block device, as extents in order. The place of bytes outside the extents is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
-    /// The path of the block device; none if there is none.
+    /// The path of the block device; `None` if the volume has no block device.
     pub device: Option<String>,
-    /// What was asked for is answered up to here; for the rest, ask again.
+    /// End of the answered range. Request the rest separately.
     pub end: u64,
-    /// The parts, at most [`PARTS_MAX`].
+    /// The extents, at most [`PARTS_MAX`].
     pub parts: Vec<Placed>,
-    /// What data is on that is at home, as far as that is known.
+    /// The data device, if known.
     pub home: Option<MediumOf>,
-    /// What the log is on, as far as that is known; none without a log.
+    /// The log device, if known; `None` for a volume without a log.
     pub log: Option<MediumOf>,
 }
 
-/// A part of a block device that lies in one place.
+/// An extent of a block device in one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Placed {
-    /// Its first byte.
+    /// The first byte.
     pub start: u64,
-    /// The byte after its last.
+    /// The byte after the last.
     pub end: u64,
-    /// Where it lies.
+    /// The place of the extent.
     pub place: PlaceOf,
 }
 
-/// Where a part of a block device lies.
+/// The place of an extent of a block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlaceOf {
@@ -167,88 +168,88 @@ pub enum PlaceOf {
     Log,
     /// In the daemon's memory.
     Memory,
-    /// Nowhere: it reads as zeroes.
+    /// Nowhere: the extent reads as zeroes.
     Nowhere,
-    /// It is lost.
+    /// The data is lost.
     Damaged,
 }
 
-/// A device or file that a volume is on.
+/// A device or file that holds a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MediumOf {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// Of a block device, its number; of a file, that of the filesystem's it is on.
+    /// The major number of the block device, or of the filesystem's device for a file.
     pub major: u32,
-    /// The same.
+    /// The minor number of the block device, or of the filesystem's device for a file.
     pub minor: u32,
-    /// The file's; none of a block device.
+    /// The inode number of the file; `None` for a block device.
     pub inode: Option<u64>,
-    /// Where on it byte 0 of the volume lies, if all bytes lie one after the other from there on.
+    /// The offset of the volume's byte 0, if all bytes of the volume follow in order from there on.
     pub start: Option<u64>,
 }
 
-/// What is left to do until everything is where it is to stay, and what is being done.
+/// The remaining work until all data is in its final place, and the current activity.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Left {
-    /// Data that is not on the data device yet, in bytes.
+    /// Data that is not yet durable on the data device, in bytes.
     pub dirty_bytes: u64,
-    /// The part of it that was written there, and is not durable there yet, in bytes.
+    /// The part of the dirty data that was written to the data device and is not yet durable there, in bytes.
     #[serde(default)]
     pub homeward_bytes: u64,
-    /// What is still to be zeroed or discarded there, in bytes.
+    /// Ranges of the data device that are still to be zeroed or discarded, in bytes.
     #[serde(default)]
     pub marked_bytes: u64,
-    /// What is being done, in a word; empty if that is not known.
+    /// The current activity, in a word; empty if unknown.
     #[serde(default)]
     pub doing: String,
 }
 
 impl Left {
-    /// Data that is still to be written, in bytes.
+    /// Returns the data that is still to be written, in bytes.
     pub fn unwritten_bytes(&self) -> u64 {
         self.dirty_bytes.saturating_sub(self.homeward_bytes)
     }
 
-    /// All that is left to be done, in bytes.
+    /// Returns all remaining work, in bytes.
     pub fn bytes(&self) -> u64 {
         self.unwritten_bytes() + self.marked_bytes
     }
 }
 
-/// How something failed; as numbers, the program's exit codes. Those of `check` are its own. `--help`
-/// documents them.
+/// The kinds of failures; as numbers, the exit codes of the program. `check` has its own exit codes. `--help` documents
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
-    /// Anything that is none of the others.
+    /// Any other failure.
     General = 1,
-    /// Wrong usage: options, sizes, names, a description with mistakes.
+    /// Wrong usage: options, sizes, names, mistakes in a configuration file.
     Usage = 2,
-    /// There is no such volume, path or log; the volume is not attached.
+    /// The volume, path or log does not exist, or the volume is not attached.
     NotFound = 3,
-    /// Going on could lose or mix up data, or it is in use.
+    /// The volume or device is in use, or the command could lose or mix up data.
     Refused = 4,
     /// A device, or the system, failed.
     Io = 5,
 }
 
-/// What a daemon tells the process that started it, as one line of JSON on its standard output.
+/// The message of a daemon to its parent process, as one line of JSON on its standard output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readiness {
-    /// It serves.
+    /// The daemon serves the volume.
     Ready {
-        /// The block device, or the NBD URI where there is none.
+        /// The block device, or the NBD URI of a volume without one.
         endpoint: String,
-        /// What the user should know.
+        /// Notes for the user.
         notes: Vec<String>,
     },
-    /// It does not, and ends.
+    /// The daemon has failed, and exits.
     Failed {
         /// The exit code.
         code: Code,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }

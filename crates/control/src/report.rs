@@ -1,15 +1,14 @@
-//! How a volume is doing, as `status --json` prints it: the stable form, described in
-//! docs/status.md, of what the daemon and the volume's layers know.
+//! The state of a volume, as `status --json` prints it: the stable form of the data of the daemon and of the volume's
+//! layers. docs/status.md describes it.
 
 use forebay_device::described;
 use serde::{Deserialize, Serialize};
 
-/// The number of this form. It changes when a field goes or changes its meaning, not when one is
-/// added.
+/// The version of this form. It changes when a field is removed or changes its meaning, not when a field is added.
 pub const SCHEMA: u32 = 1;
 
 described! {
-    /// What the daemon knows of itself and of what it serves.
+    /// The daemon's data about itself and its service.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct Service {
         Fact name: String = "The name",
@@ -46,19 +45,19 @@ described! {
 }
 
 impl Service {
-    /// True of a filesystem, mounted or not any more.
+    /// Returns true for a filesystem, even if it is no longer mounted.
     pub fn is_filesystem(&self) -> bool {
         self.via == "mount"
     }
 }
 
-/// What is known of a volume: by its daemon, and (`S`) by its layers.
+/// A report of a volume: the data of its daemon, and the status `S` of its layers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report<S> {
-    /// By the daemon.
+    /// The data of the daemon.
     #[serde(flatten)]
     pub service: Service,
-    /// By the layers.
+    /// The status of the layers.
     #[serde(flatten)]
     pub status: S,
 }
