@@ -17,7 +17,7 @@ use crate::dirs::{Dirs, state_of};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reply, Report};
 
-/// A daemon answers the small questions within this time, and sends progress more often.
+/// Time for a daemon to answer a request; it sends progress more often.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the daemon of an attached volume.
@@ -27,13 +27,13 @@ pub struct Client {
     patience: Duration,
 }
 
-/// Why there is no connection.
+/// The reason why no connection was made.
 pub enum Absent {
     /// The volume is not attached.
     NotAttached,
-    /// Its daemon was killed: the socket is there, nobody answers.
+    /// The daemon was killed: its socket exists, but no process listens.
     Dead,
-    /// Something else.
+    /// Any other failure.
     Failed(Failure),
 }
 
@@ -43,10 +43,10 @@ impl Client {
         Client::try_within(dirs, name, PATIENCE)
     }
 
-    /// Connects to the daemon of `name`, which is given up if it says nothing for as long as `patience`.
+    /// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers.
     pub fn try_within(dirs: &Dirs, name: &Name, patience: Duration) -> Result<Client, Absent> {
         match Client::try_at(&dirs.control_socket(name), name, patience) {
-            // An attach that was refused since has taken the socket of the daemon before along.
+            // A refused attach may since have removed the socket of the previous daemon.
             Err(Absent::NotAttached) if dirs.ended_abruptly(name) => Err(Absent::Dead),
             connected => connected,
         }
@@ -71,12 +71,12 @@ impl Client {
         })
     }
 
-    /// The same, with the failure in words.
+    /// Connects to the daemon of `name`, with the failure as text.
     pub fn connect(dirs: &Dirs, name: &Name) -> Outcome<Client> {
         Client::within(dirs, name, PATIENCE)
     }
 
-    /// The same, with a `patience` of its own.
+    /// Connects to the daemon of `name`, with `patience` as its timeout, and the failure as text.
     pub fn within(dirs: &Dirs, name: &Name, patience: Duration) -> Outcome<Client> {
         let connected = Client::try_within(dirs, name, patience);
         connected.map_err(|absent| in_words(absent, Some(dirs), name))
@@ -87,7 +87,7 @@ impl Client {
         Client::try_at(path, name, PATIENCE).map_err(|absent| in_words(absent, None, name))
     }
 
-    /// Asks, and gives every progress to `progress` until the answer comes.
+    /// Sends a request, and calls `progress` for every progress reply until the answer arrives.
     pub fn ask(&mut self, request: &Request, mut progress: impl FnMut(&Left)) -> Outcome<Reply> {
         let mut line = serde_json::to_string(request).map_err(Failure::general)?;
         line.push('\n');
@@ -128,7 +128,7 @@ impl Client {
         })
     }
 
-    /// Asks for a report.
+    /// Requests a report.
     pub fn status(&mut self) -> Outcome<Report> {
         match self.ask(&Request::Status {}, |_| {})? {
             Reply::Status(report) => Ok(*report),
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Asks who is there.
+    /// Requests the process id of the daemon.
     pub fn pid(&mut self) -> Outcome<u32> {
         match self.ask(&Request::Ping {}, |_| {})? {
             Reply::Pong { pid, .. } => Ok(pid),
@@ -162,20 +162,20 @@ impl Client {
         ))
     }
 
-    /// The process that listens on the socket.
+    /// Returns the process that listens on the socket.
     fn peer(&self) -> Option<u32> {
         let peer = socket_peercred(self.stream.get_ref()).ok()?;
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
-    /// True if a signal or a debugger has stopped the daemon.
+    /// Returns true if a signal or a debugger has stopped the daemon.
     fn is_stopped(&self) -> bool {
         let stopped = |pid| matches!(state_of(pid), Some('T' | 't'));
         self.peer().is_some_and(stopped)
     }
 }
 
-/// Connects, and gives up where nobody takes the connection: a daemon that is stopped has room for only some that wait.
+/// Connects, with a timeout: the socket of a stopped daemon accepts only a few connections into its backlog.
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -186,7 +186,7 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Why there is no connection, and what to do.
+/// Returns the reason for the missing connection and a remedy, as a failure.
 fn in_words(absent: Absent, dirs: Option<&Dirs>, name: &Name) -> Failure {
     let described = dirs.map(|dirs| dirs.description(name));
     let (is_files, is_known) = match &described {
@@ -219,18 +219,18 @@ fn in_words(absent: Absent, dirs: Option<&Dirs>, name: &Name) -> Failure {
     }
 }
 
-/// A handle on a process, by which its end can be waited for even if it is not our child.
+/// A handle on a process that waits for the end of the process, even if it is not our child.
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process `pid`, if there is one and the system has such handles.
+    /// Opens the process `pid`; `None` if it does not exist, or the system has no such handles.
     pub fn open(pid: u32) -> Option<Process> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Process(fd))
     }
 
-    /// Waits until it has ended, with all it held released; false if that takes longer.
+    /// Waits until the process has ended and has released its resources. Returns false after the time limit `patience`.
     pub fn wait(&self, patience: Duration) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).ok();

@@ -1,16 +1,21 @@
-//! Where things are: descriptions of volumes, and what belongs to the attached ones.
+//! The directories of configuration files, and of the files of attached volumes.
 //!
-//! In the runtime directory a volume `NAME` has: `NAME.sock`, the control socket; `NAME.nbd.sock`,
-//! the NBD server's; `NAME.lock`, held by the one process that may attach or change the volume;
-//! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted; `NAME.nbd`,
-//! which nbd device it is; `NAME.mounted`, where a filesystem is mounted.
+//! The runtime directory contains, for a volume `NAME`:
 //!
-//! `NAME.lock` is there only while it is held, or after a process that was killed with it.
+//! - `NAME.sock`: the control socket.
+//! - `NAME.nbd.sock`: the socket of the NBD server.
+//! - `NAME.lock`: a lock held by the only process that may attach or change the volume. The file exists only while the
+//!   lock is held, or after its holder was killed.
+//! - `NAME.log`: the log of the daemon.
+//! - `NAME.fuse`: the mount directory of a loop device's file.
+//! - `NAME.nbd`: the name of the volume's nbd device.
+//! - `NAME.mounted`: the path of the directory where a filesystem is mounted.
 //!
-//! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see `crates/cli/src/link.rs`.
+//! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see
+//! `crates/cli/src/link.rs`.
 //!
-//! In the state directory, which outlasts a reboot, there is one file for each log that failed and was
-//! given up; see `crates/cli/src/witness.rs`.
+//! The state directory, which survives a reboot, has a file for each log that failed and was abandoned; see
+//! `crates/cli/src/witness.rs`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,12 +27,12 @@ use forebay_stack::{Description, Name};
 
 use crate::failure::{Code, Failure, Outcome};
 
-/// Longest path of a unix socket.
+/// Maximum length of a unix socket's path, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// How the file is called that says where a filesystem is mounted.
+/// Suffix of the file that contains a filesystem's mount directory.
 const MOUNTED: &str = "mounted";
-/// Where links to block devices are, unless the environment has another directory.
+/// The default directory of links to block devices.
 const LINKS: &str = "/dev/forebay";
 
 /// The directories.
@@ -36,7 +41,7 @@ pub struct Dirs {
     config: PathBuf,
     runtime: PathBuf,
     links: PathBuf,
-    /// Only few commands need it.
+    /// `None` if the environment does not determine it. Only a few commands need it.
     state: Option<PathBuf>,
 }
 
@@ -45,7 +50,7 @@ fn from_env(name: &str) -> Option<OsString> {
 }
 
 impl Dirs {
-    /// As the environment says.
+    /// Returns the directories that the environment selects.
     pub fn new() -> Outcome<Dirs> {
         let root = rustix::process::geteuid().is_root();
         let config = from_env("FOREBAY_CONFIG_DIR").map(PathBuf::from);
@@ -83,18 +88,18 @@ impl Dirs {
         })
     }
 
-    /// The directory of the links to block devices, whether or not it is there.
+    /// Returns the directory of the links to block devices, which may not exist.
     pub fn links(&self) -> &Path {
         &self.links
     }
 
-    /// The state directory, whether or not it is there.
+    /// Returns the state directory, which may not exist.
     pub fn state(&self) -> Outcome<&Path> {
         let state = self.state.as_deref();
         state.ok_or_else(|| unset("HOME", "FOREBAY_STATE_DIR"))
     }
 
-    /// The runtime directory, made if it is not there.
+    /// Returns the runtime directory; creates it if it is missing.
     pub fn make_runtime(&self) -> Outcome<&Path> {
         make(&self.runtime, 0o700)?;
         Ok(&self.runtime)
@@ -104,12 +109,12 @@ impl Dirs {
         self.runtime.join(format!("{name}.{ending}"))
     }
 
-    /// The control socket.
+    /// Returns the path of the control socket.
     pub fn control_socket(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "sock")
     }
 
-    /// The NBD server's socket.
+    /// Returns the path of the NBD server's socket.
     pub fn nbd_socket(&self, name: &Name) -> Outcome<PathBuf> {
         let path = self.runtime_file(name, "nbd.sock");
         if path.as_os_str().len() > SOCKET_PATH_MAX {
@@ -122,39 +127,39 @@ impl Dirs {
         Ok(path)
     }
 
-    /// Removes what a daemon that ends would leave behind.
+    /// Removes the leftovers of a daemon that ends.
     pub fn remove_sockets(&self, name: &Name) {
         for ending in ["sock", "nbd.sock", MOUNTED] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
     }
 
-    /// Notes where a filesystem is mounted: when its daemon is killed, nobody else says so.
+    /// Records the mount directory of a filesystem: after its daemon is killed, nothing else contains the path.
     pub fn note_mount(&self, name: &Name, dir: &str) {
-        // Without the note the directory has to be named.
+        // Without the record, the user has to name the directory.
         let _ = fs::write(self.runtime_file(name, MOUNTED), dir);
     }
 
-    /// Where a filesystem is, or was, mounted by a daemon that did not end as it should.
+    /// Returns the directory where a filesystem is mounted, or was mounted by a daemon that was killed.
     pub fn noted_mount(&self, name: &Name) -> Option<PathBuf> {
         let dir = fs::read_to_string(self.runtime_file(name, MOUNTED)).ok()?;
         Some(dir.into())
     }
 
-    /// The lock of whoever attaches or changes the volume.
+    /// Returns the path of the lock for attaching or changing the volume.
     pub fn lock_file(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "lock")
     }
 
-    /// What the daemon logs.
+    /// Returns the path of the daemon's log.
     pub fn daemon_log(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "log")
     }
 
-    /// Names with a control socket, whether or not somebody answers there; and names whose daemon was killed.
+    /// Returns the names with a control socket, even if no daemon answers there, and the names whose daemon was killed.
     pub fn attached_names(&self) -> Vec<Name> {
         let mut names = names_in(&self.runtime, ".sock");
-        // What was killed while it created a volume was no daemon, and has no log.
+        // A killed `create` was not a daemon, and has no log.
         let killed = names_in(&self.runtime, ".lock").into_iter();
         names.extend(
             killed.filter(|name| self.daemon_log(name).exists() && self.ended_abruptly(name)),
@@ -164,27 +169,28 @@ impl Dirs {
         names
     }
 
-    /// True if the last process that attached or changed the volume was killed, and no other has done so since.
+    /// Returns true if the last process that attached or changed the volume was killed, and no other process has done
+    /// so since.
     pub fn ended_abruptly(&self, name: &Name) -> bool {
         let holder = fs::read_to_string(self.lock_file(name)).unwrap_or_default();
         match holder.trim().parse() {
             Ok(pid) => !is_ours(pid),
-            // Nobody holds it, or who does is about to write its number.
+            // The lock is free, or its holder is about to write its process id.
             Err(_) => false,
         }
     }
 
-    /// Names with a description.
+    /// Returns the names with a configuration file.
     pub fn described_names(&self) -> Vec<Name> {
         names_in(&self.config, ".toml")
     }
 
-    /// The description's file.
+    /// Returns the path of a configuration file.
     pub fn description_file(&self, name: &Name) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
-    /// Reads a volume's description.
+    /// Reads the configuration file of a volume.
     pub fn description(&self, name: &Name) -> Outcome<Description> {
         let file = self.description_file(name);
         let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
@@ -198,7 +204,7 @@ impl Dirs {
         Ok(Description::parse(&content, &file, name)?)
     }
 
-    /// Prepares a description, so that writing it cannot fail for reasons that are known before.
+    /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
     pub fn new_description(&self, name: &Name) -> Outcome<NewDescription> {
         make(&self.config, 0o755)?;
         let file = self.description_file(name);
@@ -217,7 +223,7 @@ impl Dirs {
         })
     }
 
-    /// Removes a description, if there is one.
+    /// Removes a configuration file, if it exists.
     pub fn remove_description(&self, name: &Name) -> Outcome {
         let file = self.description_file(name);
         match fs::remove_file(&file) {
@@ -230,7 +236,8 @@ impl Dirs {
     }
 }
 
-/// The directory by its one name, as far as that can be told without asking what is mounted there.
+/// Returns the directory by its canonical path. Does not access the directory itself, which may be a mount whose daemon
+/// does not answer.
 pub fn mount_point(what: &Path) -> PathBuf {
     let whole = std::path::absolute(what).unwrap_or_else(|_| what.into());
     let above = whole.parent().and_then(|above| above.canonicalize().ok());
@@ -246,7 +253,7 @@ pub fn mount_point(what: &Path) -> PathBuf {
     }
 }
 
-/// A description about to be written. Dropped, it leaves nothing behind.
+/// A configuration file about to be written. Leaves nothing behind if it is dropped before.
 pub struct NewDescription {
     file: PathBuf,
     temporary: PathBuf,
@@ -254,7 +261,7 @@ pub struct NewDescription {
 }
 
 impl NewDescription {
-    /// Puts it in place; returns where.
+    /// Puts the file in place; returns its path.
     pub fn write(mut self, description: &Description) -> Outcome<PathBuf> {
         let mut put = || -> io::Result<()> {
             self.content.write_all(description.to_toml().as_bytes())?;
@@ -272,21 +279,21 @@ impl NewDescription {
 
 impl Drop for NewDescription {
     fn drop(&mut self) {
-        // Gone already if it was put in place.
+        // The temporary file no longer exists if it was put in place.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// True if `pid` is a process of this program that has not ended. Numbers of processes are used again.
+/// Returns true if `pid` is a running process of this program. The system reuses process ids.
 fn is_ours(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.contains("forebay") && !matches!(state_of(pid), None | Some('Z' | 'X'))
 }
 
-/// The state of a process, as the kernel abbreviates it; `None` if there is no such process.
+/// Returns the state of a process, as the kernel abbreviates it; `None` if the process does not exist.
 pub(crate) fn state_of(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may have anything in it.
+    // The process name before the state can contain any character.
     stat.rsplit(") ").next()?.chars().next()
 }
 
@@ -322,7 +329,7 @@ fn names_in(dir: &Path, ending: &str) -> Vec<Name> {
     let mut names: Vec<Name> = entries
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
-            // `a.nbd.sock` yields `a.nbd`, which is no name.
+            // `a.nbd.sock` yields `a.nbd`, which is not a valid name.
             file.strip_suffix(ending)?.parse().ok()
         })
         .collect();

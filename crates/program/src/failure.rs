@@ -1,4 +1,4 @@
-//! How the program fails: one line that says what, which path, why and what to do, and an exit code.
+//! The failures of the program: a line with the event, the path, the reason and a remedy; and an exit code.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ pub use forebay_control::Code;
 use forebay_control::Reply;
 use forebay_stack::{Cause, DescriptionError, NameError, StackError};
 
-/// Why a command did not do what it was told.
+/// The failure of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The kind of failure: also the exit code.
+    /// The kind of failure, which is also the exit code.
     pub code: Code,
-    /// What, which path, why and what to do, in one line.
+    /// The event, the path, the reason and a remedy, in one line.
     pub text: String,
 }
 
-/// What a command comes to.
+/// Result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure of a kind.
+    /// Returns a failure of this kind.
     pub fn new(code: Code, text: impl fmt::Display) -> Failure {
         Failure {
             code,
-            // One line, whatever was put into it.
+            // A single line, even if the text contains line breaks.
             text: text.to_string().replace('\n', " "),
         }
     }
 
-    /// The kind of failure that this is the cause of.
+    /// Returns the kind of failure for a cause.
     pub fn code_of(cause: Cause) -> Code {
         match cause {
             Cause::General => Code::General,
@@ -39,22 +39,22 @@ impl Failure {
         }
     }
 
-    /// A failure that is none of the others.
+    /// Returns a failure of no other kind.
     pub fn general(text: impl fmt::Display) -> Failure {
         Failure::new(Code::General, text)
     }
 
-    /// What was asked for cannot be.
+    /// The request is not possible or not valid.
     pub fn usage(text: impl fmt::Display) -> Failure {
         Failure::new(Code::Usage, text)
     }
 
-    /// There is no such volume or path.
+    /// The volume or path does not exist.
     pub fn not_found(text: impl fmt::Display) -> Failure {
         Failure::new(Code::NotFound, text)
     }
 
-    /// Going on could lose or mix up data, or it is in use.
+    /// The volume or device is in use, or the command could lose or mix up data.
     pub fn refused(text: impl fmt::Display) -> Failure {
         Failure::new(Code::Refused, text)
     }

@@ -1,8 +1,8 @@
-//! What the commands of the program `forebay` share, whatever they do: how they fail and with which exit code, how results
-//! and progress are shown, where descriptions and sockets are, and how the daemon of a volume is asked.
+//! Code that all commands of the program `forebay` share: failures and exit codes, output of results and progress,
+//! paths of configuration files and sockets, and the client of a volume's daemon.
 //!
-//! - A command either does what it was told or says in one line what is in the way ([`failure`]).
-//! - Results go to stdout ([`output`]); what happens on the way goes to stderr ([`progress`]).
+//! - A command either succeeds, or reports the obstacle in one line ([`failure`]).
+//! - Results go to stdout ([`output`]); progress goes to stderr ([`progress`]).
 //!
 //! Reading order: `failure.rs`, `output.rs`, `progress/`, `dirs.rs`, `run.rs`, `client.rs`, `report.rs`.
 

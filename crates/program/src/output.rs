@@ -1,5 +1,4 @@
-//! Results, on standard output. Whoever read them may have gone (`forebay list | head`), which is
-//! no failure.
+//! Results, on standard output. A closed pipe (`forebay list | head`) is not a failure.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +14,7 @@ macro_rules! result_line {
 }
 /// Prints a line of a result.
 pub fn line(text: fmt::Arguments<'_>) {
-    // Nobody can be told of what goes wrong here but by the exit code, which is the command's.
+    // A write error is ignored: only the exit code could report it, and the exit code is that of the command.
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 

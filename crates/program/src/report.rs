@@ -1,14 +1,14 @@
-//! The report of a volume made of the layers there are; docs/status.md describes it.
+//! The report of a volume with the layers of this workspace; docs/status.md describes it.
 
 use forebay_control::Left;
 use forebay_stack::Status;
 
-/// What `status --json` prints.
+/// The report that `status --json` prints.
 pub type Report = forebay_control::Report<Status>;
-/// What a daemon answers.
+/// A reply of a daemon.
 pub type Reply = forebay_control::Reply<Status>;
 
-/// What is left to do at a volume in this state.
+/// Returns the remaining work of a volume in this state.
 pub fn left(status: &Status) -> Left {
     let doing = match status.drain_fails() {
         true => "retrying",

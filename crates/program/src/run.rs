@@ -1,4 +1,4 @@
-//! The executor and its ring, for commands that touch devices.
+//! The executor and its io_uring, for commands that access devices.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use forebay_rt::{Executor, Rt};
 
 use crate::failure::{Failure, Outcome};
 
-/// Requests taken between two system calls; see [`Ring::new`].
+/// Maximum requests between two system calls; see [`Ring::new`].
 const RING_ENTRIES: u32 = 256;
 
 /// Runs `work` on an executor of its own.

@@ -1,23 +1,23 @@
-//! The two kinds of work in a drain: ranges that are zeroed or discarded at home, and data that is
-//! written there. One says nothing of how fast the other goes: zeroing is a few large requests, data many
-//! small ones. So each is measured while it is worked on.
+//! The two kinds of work in a drain: ranges of the data device that are zeroed or discarded, and data that is written
+//! there. Their speeds are unrelated: zeroing is a few large requests, data many small ones. Each kind is therefore
+//! measured only while it is in progress.
 
 use forebay_control::Left;
 use forebay_units::ByteLen;
 
 use super::estimate::{Part, left_in_words};
 
-/// How far a drain is.
+/// The progress of a drain.
 #[derive(Default)]
 pub(super) struct Drain {
-    /// What is zeroed or discarded.
+    /// The ranges to be zeroed or discarded.
     marks: Part,
     data: Part,
     doing: String,
 }
 
 impl Drain {
-    /// So much is left, `span` seconds after the last look.
+    /// Records the remaining work, `span` seconds after the previous call.
     pub(super) fn look(&mut self, left: &Left, span: f64) {
         self.doing.clone_from(&left.doing);
         let (marks, data) = match self.is_at_marks() {
@@ -32,13 +32,13 @@ impl Drain {
         ["zeroing", "discarding"].contains(&self.doing.as_str())
     }
 
-    /// What is done, and of how much, in bytes.
+    /// Returns the completed and the total work, in bytes.
     pub(super) fn done(&self) -> (u64, u64) {
         let (marks, data) = (&self.marks, &self.data);
         (marks.done() + data.done(), marks.most() + data.most())
     }
 
-    /// All this in words.
+    /// Returns the progress as text.
     pub(super) fn text(&self) -> String {
         let (now, other, of_other) = match self.is_at_marks() {
             true => (&self.marks, &self.data, "of data"),
@@ -90,15 +90,15 @@ mod tests {
         }
     }
 
-    /// Looks once a second for so long.
+    /// Calls [`Drain::look`] once a second, for `seconds`.
     fn look(drain: &mut Drain, seconds: u64, at: impl Fn(u64) -> Left) {
         for second in 1..=seconds {
             drain.look(&at(second), 1.0);
         }
     }
 
-    /// Found with an emulated disk of 1999 and 140 MiB to drain: for 205 of 239 seconds, while it zeroed
-    /// what mkfs had given up, it said that 0 bytes were done and the time unknown, and then 51,788 s.
+    /// Found with an emulated disk of 1999 and 140 MiB to drain. For 205 of 239 seconds, while the drain zeroed the
+    /// ranges that mkfs had discarded, the progress was 0 bytes with an unknown remaining time, and then 51,788 s.
     #[test]
     fn zeroing_is_work_and_does_not_slow_down_the_estimate_for_data() {
         let mut drain = Drain::default();
@@ -114,7 +114,7 @@ mod tests {
         look(&mut drain, 100, |at| {
             left("zeroing", 2000 * MIB - at * 20 * MIB, dirty, 0)
         });
-        // What is home counts before it is durable there.
+        // Data written to the data device is completed work before it is durable.
         look(&mut drain, 5, |at| left("writing", 0, dirty, at * 4 * MIB));
         assert_eq!(drain.text(), "writing, 20MiB of 140MiB, 4MiB/s, 30 s left");
         let (done, total) = drain.done();
@@ -147,7 +147,7 @@ mod tests {
             drain.text(),
             "retrying, the data device fails, 0B of 1MiB, time left unknown"
         );
-        // A daemon that tells of data only.
+        // A daemon that reports only data.
         look(&mut drain, 1, |_| left("", 0, MIB, 0));
         assert_eq!(drain.text(), "waiting, 0B of 1MiB, time left unknown");
     }

@@ -1,68 +1,68 @@
-//! How fast something goes and when it will be done: by its last seconds, not since it began. What it
-//! did in the beginning says little of what it is doing now.
+//! The speed of a work and its remaining time, estimated from its last seconds. The mean since the beginning would say
+//! little about the present speed.
 
 use std::collections::VecDeque;
 
-/// The last seconds, of which an estimate is made.
+/// The period of an estimate, in seconds.
 const LAST_S: f64 = 10.0;
-/// Changes nearer to each other than this are one, in seconds.
+/// Changes closer together than this are merged, in seconds.
 const GRAIN_S: f64 = 0.1;
 
-/// Something of which less and less is left.
+/// A work with a decreasing remainder.
 #[derive(Default)]
 pub(super) struct Part {
     most: u64,
     left: u64,
-    /// For how long it was worked on, in seconds.
+    /// Total time of work, in seconds.
     worked_s: f64,
-    /// How much was left when that changed, oldest first, in the last seconds of work.
+    /// Changes of the remainder during the last seconds of work, oldest first: the time of work, and the remainder.
     changes: VecDeque<(f64, u64)>,
 }
 
 impl Part {
-    /// So much is left, after it was worked on for so many seconds more.
+    /// Records the remaining work after `worked_s` further seconds of work.
     pub(super) fn look(&mut self, left: u64, worked_s: f64) {
         self.worked_s += worked_s;
         self.left = left;
-        // More can come in while it is going on.
+        // The work can grow while it is in progress.
         self.most = self.most.max(left);
         let is_news = |(at, before): &(f64, u64)| *before != left && self.worked_s - at >= GRAIN_S;
         if self.changes.back().is_none_or(is_news) {
             self.changes.push_back((self.worked_s, left));
         }
-        // One change stays that is older than that, or a part of the time would have none.
+        // Keep one change older than the period, so that the recorded changes cover the whole period.
         while self.changes.len() > 2 && self.changes[1].0 <= self.worked_s - LAST_S {
             self.changes.pop_front();
         }
     }
 
-    /// What is left, in bytes.
+    /// Returns the remainder, in bytes.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The most that was ever left, in bytes.
+    /// Returns the largest remainder ever, in bytes.
     pub(super) fn most(&self) -> u64 {
         self.most
     }
 
-    /// What is done of the most that was left, in bytes.
+    /// Returns the completed work, in bytes: the difference from the largest remainder.
     pub(super) fn done(&self) -> u64 {
         self.most - self.left
     }
 
-    /// Bytes a second by which it became less in the last seconds of work; nothing if that is not known
-    /// yet, or it does not become less.
+    /// Returns the speed during the last seconds of work, in bytes per second. `None` if the speed is not yet known, or
+    /// the remainder does not decrease.
     pub(super) fn rate(&self) -> Option<f64> {
         let ((began, before), (ended, now)) = (self.changes.front()?, self.changes.back()?);
         let (gone, span) = (before.checked_sub(*now)?, ended - began);
-        // What comes in lumps is not late before the next one is.
+        // Work that completes in lumps is not late before the next lump is due.
         let each = span / (self.changes.len() - 1).max(1) as f64;
         let span = span.max(self.worked_s - began - each);
         (gone > 0 && span > 0.0).then(|| gone as f64 / span)
     }
 
-    /// Seconds until nothing is left, at that rate.
+    /// Returns the seconds until completion at the present speed.
     pub(super) fn time_left(&self) -> Option<f64> {
         match self.left {
             0 => Some(0.0),
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// How long something still takes, for people.
+/// Formats a remaining time for people.
 pub(super) fn left_in_words(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 100.0 => format!("{seconds:.0} s left"),
@@ -84,7 +84,7 @@ pub(super) fn left_in_words(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Looks five times a second for so long, while `left` says what is left.
+    /// Calls [`Part::look`] five times a second, for `seconds`; `left` returns the remainder.
     fn look(part: &mut Part, seconds: u32, left: impl Fn(f64) -> u64) {
         for n in 1..=seconds * 5 {
             part.look(left(f64::from(n) / 5.0), 0.2);
@@ -120,7 +120,7 @@ mod tests {
     fn what_comes_in_lumps_is_estimated_by_whole_lumps() {
         let mut part = Part::default();
         part.look(1000, 0.0);
-        // A hundred every 4 seconds.
+        // 100 bytes are completed every 4 seconds.
         for second in 4..30 {
             look(&mut part, 1, |at| {
                 1000 - (f64::from(second - 4) + at) as u64 / 4 * 100

@@ -1,26 +1,26 @@
-//! When a line is due where there is no bar: what reads it is a log, or a person who scrolls.
+//! Times of progress lines on an output without a bar: a log, or a terminal with plain lines.
 
-/// A line comes at least this often, in seconds.
+/// Maximum interval between two lines, in seconds.
 const EVERY_S: f64 = 10.0;
-/// And no oftener than this, whatever there is to say.
+/// Minimum interval between two lines, in seconds.
 const GAP_S: f64 = 2.0;
-/// The parts of the work after each of which a line is due.
+/// Number of equal parts of the work; a line is due after each part.
 const PARTS: u64 = 10;
 
-/// Which lines there were.
+/// The lines printed so far.
 #[derive(Default)]
 pub(super) struct Due {
-    /// When the last was, in seconds since the beginning, and in which part of the work.
+    /// The time of the last line in seconds since the beginning, and the part of the work at that time.
     last_s: f64,
     part: u64,
-    /// What was said to be going on.
+    /// The activities that were already named.
     said: Vec<String>,
     lines: u64,
 }
 
 impl Due {
-    /// True if there is to be a line, `now_s` seconds after the beginning: so much is `done` of so much,
-    /// and this is what goes on. Counts as one then.
+    /// Returns true if a line is due `now_s` seconds after the beginning, with `done` as the completed and the total
+    /// work, and `doing` as the activity. A line that is due is recorded as printed.
     pub(super) fn is_due(&mut self, now_s: f64, done: (u64, u64), doing: &str) -> bool {
         let (done, total) = (u128::from(done.0), u128::from(done.1.max(1)));
         let part = (done * u128::from(PARTS) / total) as u64;
@@ -38,7 +38,7 @@ impl Due {
         due
     }
 
-    /// True if there was a line.
+    /// Returns true if any line was printed.
     pub(super) fn was(&self) -> bool {
         self.lines > 0
     }
@@ -48,7 +48,7 @@ impl Due {
 mod tests {
     use super::*;
 
-    /// When lines come, of work that is looked at five times a second.
+    /// Returns the times of the lines, for work that is polled five times a second.
     fn lines(seconds: u32, at: impl Fn(f64) -> ((u64, u64), &'static str)) -> Vec<f64> {
         let mut due = Due::default();
         let times = (1..=seconds * 5).map(|n| f64::from(n) / 5.0);

@@ -1,8 +1,8 @@
-//! Progress of long work: a bar on a terminal, a line now and then otherwise. Always on stderr, so
-//! that stdout stays what scripts read.
+//! Progress of long work: a bar on a terminal, otherwise occasional lines. Always on stderr, so that stdout contains
+//! only results for scripts.
 //!
-//! What is shown follows from `estimate.rs` (how fast, how long still), `drain.rs` (the two kinds of work
-//! in a drain) and `lines.rs` (when a line is due); those know neither clock nor terminal.
+//! `estimate.rs` computes speed and remaining time, `drain.rs` combines the two kinds of work in a drain, and
+//! `lines.rs` decides when a line is due. These modules use neither a clock nor a terminal.
 
 mod drain;
 mod estimate;
@@ -19,17 +19,17 @@ use drain::Drain;
 use estimate::Part;
 use lines::Due;
 
-/// How often a bar is brought up to date.
+/// Interval between two updates of a bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// One piece of work, measured in bytes.
+/// The progress of one work, measured in bytes.
 pub struct Progress {
     work: Part,
     shown: Shown,
 }
 
 impl Progress {
-    /// Begins to show `what`. Nothing is printed before something is known.
+    /// Begins to show progress for `what`. Prints nothing before the first values are known.
     pub fn new(what: impl Into<String>) -> Progress {
         Progress {
             work: Part::default(),
@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// `done` bytes of `total` are done.
+    /// Records that `done` of `total` bytes are completed.
     pub fn set(&mut self, done: u64, total: u64) {
         let span = self.shown.look();
         self.work.look(total.saturating_sub(done), span);
@@ -53,20 +53,20 @@ impl Progress {
         }
     }
 
-    /// The work is over, well or not.
+    /// Ends the display, whether the work has succeeded or failed.
     pub fn finish(self) {
         self.shown.finish();
     }
 }
 
-/// A drain, told by what is left.
+/// The progress of a drain, measured by the remaining work.
 pub struct Draining {
     drain: Drain,
     shown: Shown,
 }
 
 impl Draining {
-    /// Begins to show `what`.
+    /// Begins to show progress for `what`.
     pub fn new(what: String) -> Draining {
         Draining {
             drain: Drain::default(),
@@ -74,7 +74,7 @@ impl Draining {
         }
     }
 
-    /// So much is left now.
+    /// Records the remaining work.
     pub fn set(&mut self, left: &Left) {
         let span = self.shown.look();
         self.drain.look(left, span);
@@ -84,13 +84,13 @@ impl Draining {
         }
     }
 
-    /// The drain is over, well or not.
+    /// Ends the display, whether the drain has succeeded or failed.
     pub fn finish(self) {
         self.shown.finish();
     }
 }
 
-/// Where progress is shown, and what of it was.
+/// The display of progress.
 struct Shown {
     what: String,
     bar: Option<ProgressBar>,
@@ -120,14 +120,14 @@ impl Shown {
         }
     }
 
-    /// Seconds since it was looked last.
+    /// Returns the seconds since the previous call.
     fn look(&mut self) -> f64 {
         let now = Instant::now();
         let before = std::mem::replace(&mut self.looked, now);
         (now - before).as_secs_f64()
     }
 
-    /// Whether something is to be said now, of so much work done.
+    /// Returns true if the display must be updated now. Moves the bar, if any.
     fn is_due(&mut self, done: u64, total: u64, doing: &str) -> bool {
         let Some(bar) = &self.bar else {
             let span = (self.looked - self.began).as_secs_f64();
