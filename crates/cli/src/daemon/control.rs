@@ -24,7 +24,8 @@ use forebay_program::report::{Reply, left};
 const CLIENTS_MAX: usize = 32;
 /// Time for a client to send its next request, and to fetch a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time that a drain goes on without progress while the data device fails.
+/// Time that a drain goes on without progress while the data device fails, and time limit for abandoning unreadable
+/// data.
 const STUCK_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval between two progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -260,7 +261,8 @@ impl Client {
         }
     }
 
-    /// Makes the volume declare the unreadable data in its log lost, and waits until that is done.
+    /// Makes the volume declare the unreadable data in its log lost. Waits until that is done, at most
+    /// [`STUCK_PATIENCE`].
     async fn give_up(&self) -> Result<Outcome<u64>, Gone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;

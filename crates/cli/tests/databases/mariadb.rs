@@ -135,7 +135,8 @@ impl Drop for Server {
     }
 }
 
-/// Returns a filesystem with databases for the unprivileged user, and a scratch directory; or skips the test with a message.
+/// Returns a filesystem with databases for the unprivileged user, and a scratch directory; or skips the test with a
+/// message.
 fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
     let needed = ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"];
     if !installed(test, &needed) {
