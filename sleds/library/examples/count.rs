@@ -1,4 +1,4 @@
-//! Counts lines and words as `wc` does in the C locale, in a given order: what a program gains.
+//! Counts lines and words like `wc` in the C locale, reading in a given order. Shows the gain of a program.
 //!
 //! `count linear|best|auto FILE…` prints lines, words, bytes, the plan used and the seconds taken.
 
@@ -21,7 +21,7 @@ fn main() -> std::io::Result<()> {
     for path in args {
         let begun = Instant::now();
         let file = File::open(&path)?;
-        // Lines, so that no word lies across two pieces.
+        // Whole lines, so that no word is split between two pieces.
         let unit = Unit::Records(b'\n');
         let options = ReadOptions {
             plan,

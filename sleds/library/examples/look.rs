@@ -1,7 +1,7 @@
-//! How long looking takes: the residency of files, and cheap estimates of many.
+//! Measures the cost of looking: the residency of files, and cheap estimates of many files.
 //!
-//! `look FILE…` prints for each file the milliseconds that its residency takes and the number of
-//! runs; `look --find DIR` the microseconds a file that an estimate takes above opening it.
+//! `look FILE…` prints for each file the milliseconds that the residency query takes, and the number of runs. `look
+//! --find DIR` prints the microseconds per file that an estimate takes in addition to opening the file.
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! Measuring what reading costs: the paper's boot script (section 4.1), which ran lmbench.
+//! Measures the cost of reading, like the paper's boot script (section 4.1), which ran lmbench.
 //!
-//! Only reads. Latency is that of direct reads of 4 KiB at random places, one at a time; bandwidth
-//! that of a [`Reader`] which goes on and on, in best order and in file order, so that all that
-//! its callers wait for is in it: copying, read-ahead, requests in flight.
+//! Calibration only reads. Latency is measured by direct reads of 4 KiB at random places, one at a time. Bandwidth is
+//! measured by a long-running [`Reader`], in best order and in file order. The bandwidth therefore includes every delay
+//! that the callers of a reader see: copying, read-ahead, requests in flight.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
@@ -21,52 +21,53 @@ use crate::read::pool::Pool;
 use crate::read::{Plan, ReadOptions, Reader};
 use crate::table::{Entry, Rates, Spread, Zone};
 
-/// A sample of a device's bandwidth is that of at least so long: limits (of control groups, of
-/// virtual machines) are kept over tenths of a second, within which the device runs free.
+/// Minimum duration of a sample of a device's bandwidth. Limits (of control groups, of virtual machines) are enforced
+/// over tenths of a second; within a shorter time the device is not limited.
 const SAMPLE: Duration = Duration::from_millis(250);
-/// And of so many bytes, as read-ahead comes in lumps of megabytes; or of as many as come in
-/// [`SAMPLE_MAX`], but never of fewer than the least, so that a latency is not most of it.
+/// Number of bytes that a sample must reach, since read-ahead arrives in units of megabytes. After [`SAMPLE_MAX`], a
+/// sample ends with fewer bytes, but never with fewer than `SAMPLE_BYTES_MIN`: otherwise a latency would dominate the
+/// sample.
 const SAMPLE_BYTES: u64 = 16 << 20;
 const SAMPLE_BYTES_MIN: u64 = 2 << 20;
 const SAMPLE_MAX: Duration = Duration::from_secs(1);
-/// A reader is given no more than this at a time, as it looks up the residency of all of it first.
+/// Upper bound of the range given to one reader, since the reader first looks up the residency of the whole range.
 const STRETCH_BYTES: u64 = 1 << 30;
-/// A sample of memory's bandwidth is that of so many bytes: they are read in less than a time slice, so
-/// that most samples are whole on a machine that is busy.
+/// Bytes of one sample of memory bandwidth. They are read in less than a time slice, so most samples are not
+/// interrupted on a busy machine.
 const MEMORY_SAMPLE_BYTES: u64 = 2 << 20;
 /// Bytes read for measuring memory.
 pub const MEMORY_BYTES: u64 = 32 << 20;
-/// Less data cannot be measured.
+/// Minimum amount of data for a measurement.
 const DATA_MIN: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 const LATENCY_SAMPLES_MAX: usize = 400;
 const MEMORY_PASSES_MAX: usize = 48;
 const SAMPLES_MIN: usize = 5;
-/// Zones of a disk, as far as they differ: tracks are longest at the outside, where addresses begin.
+/// Zones of a disk, if their bandwidths differ. Tracks are longest at the outer edge, where addresses begin.
 const ZONES: [&str; 3] = ["outer", "middle", "inner"];
-/// How much faster a zone must be than the next one to count as another.
+/// Minimum ratio between the bandwidths of adjacent zones. Below it the zones are merged.
 const ZONE_RATIO: f64 = 1.1;
 
-/// Why a device could not be measured.
+/// Reasons for which a device could not be measured.
 #[derive(thiserror::Error, Debug)]
 pub enum CalibrateError {
-    /// There is too little to read, or it is all holes.
+    /// The file has too little data, or consists of holes.
     #[error("has less than {} MiB of data to read", DATA_MIN >> 20)]
     TooSmall,
-    /// It has no length.
+    /// The file has no length.
     #[error(transparent)]
     Kind(#[from] DescribeError),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Measures reading from the page cache within about `budget`: of `file`, which should lie where most
-/// files do, as filesystems keep pages in units of various sizes; `None`: of a file in memory. Reads
-/// at most [`MEMORY_BYTES`] of it, and moves its position.
+/// Measures reading from the page cache within about `budget`. The test reads `file`, or a file in memory for `None`.
+/// `file` should lie on the filesystem that most files are on, since filesystems keep pages in units of various sizes.
+/// Reads at most [`MEMORY_BYTES`] of the file, and moves its position.
 ///
 /// # Errors
-/// If it is too short or cannot be read, or there is no memory for one.
+/// If the file is too short or cannot be read, or no memory is available for a file in memory.
 pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateError> {
     let Some(file) = file else {
         return memory(Some(&in_memory()?), budget);
@@ -77,7 +78,7 @@ pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateE
         return Err(CalibrateError::TooSmall);
     }
     let end = Instant::now() + budget;
-    // The same places each time.
+    // A fixed seed: every run uses the same places.
     let random = Rng::new(1);
     let mut samples = Samples::default();
     pass(file, (0, bytes), Plan::Linear, &mut |_, _| true)?;
@@ -119,8 +120,8 @@ fn in_memory() -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads bytes `from` to `to` of `file` by `plan`; after each piece `more` gets the bytes in it and
-/// the seconds that passed since the one before, and says whether to go on.
+/// Reads bytes `from` to `to` of `file` by `plan`. After each piece, calls `more` with the length of the piece in bytes
+/// and the seconds since the previous piece. Stops when `more` returns false.
 fn pass(
     mut file: &File,
     (from, to): (u64, u64),
@@ -145,12 +146,11 @@ fn pass(
     Ok(())
 }
 
-/// Measures the device that `file` lies on, by reading the file, within about `budget`; a block
-/// device by reading it, zone by zone. Takes it out of the page cache, and moves its position. `progress`
-/// gets the share done, 0 to 1.
+/// Measures the device below `file` by reading the file, within about `budget`. A whole block device is measured zone
+/// by zone. Evicts the file from the page cache, and moves its position. `progress` receives the share done, 0 to 1.
 ///
 /// # Errors
-/// If there is too little to read, or it cannot be read.
+/// If the file has too little data, or cannot be read.
 pub fn device(
     file: &File,
     budget: Duration,
@@ -160,7 +160,7 @@ pub fn device(
     let length = length(file)?;
     let mut data = extents::extents(file, 0, length);
     data.retain(|extent| extent.under != Under::Nothing && extent.end - extent.offset >= PAGE);
-    // Of parts that follow each other in the file, where they lie makes no difference here.
+    // Joins extents that are adjacent in the file, since their places on the device do not matter here.
     data.dedup_by(|next, before| {
         let joined = before.end == next.offset;
         before.end = if joined { next.end } else { before.end };
@@ -196,7 +196,7 @@ pub fn device(
     })
 }
 
-/// Seconds and bytes per second that were measured.
+/// Measured seconds and bytes per second.
 #[derive(Default)]
 struct Samples {
     latencies: Vec<f64>,
@@ -205,7 +205,7 @@ struct Samples {
 }
 
 impl Samples {
-    /// Bandwidths of reading by a plan.
+    /// Bandwidths of reading by `plan`.
     fn of(&mut self, plan: Plan) -> &mut Vec<f64> {
         match plan {
             Plan::Linear => &mut self.linear,
@@ -228,7 +228,7 @@ impl Samples {
     }
 }
 
-/// One zone for each part that was measured if each is clearly faster than the next; else one.
+/// Returns a zone for each measured part if each part is clearly faster than the next. Otherwise returns a single zone.
 fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
     let each: Option<Vec<Rates>> = samples.iter().map(|(_, one)| one.rates()).collect();
     let each = each?;
@@ -256,8 +256,8 @@ fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
     Some(vec![zone("", 0, all.rates()?)])
 }
 
-/// Measures the part of the data from its byte `from` to `to`. A third of the time is for latency, and
-/// one for each order of reading.
+/// Measures the bytes `from` to `to` of the data. A third of the time is spent on latency, and a third on each reading
+/// order.
 fn measure(
     file: &File,
     data: &[Extent],
@@ -294,8 +294,8 @@ fn measure(
     Ok(samples)
 }
 
-/// Bytes per second of reading by `plan`, for about `budget`. Reading goes on where the sample before
-/// ended, as a program's would, until the data ends there.
+/// Returns bytes per second of reading by `plan`, measured for about `budget`. Each sample continues at the end of the
+/// previous sample, as a program would, until the data ends there.
 fn measure_bandwidth(
     file: &File,
     places: &mut Places<'_>,
@@ -308,7 +308,7 @@ fn measure_bandwidth(
     let mut samples = Vec::new();
     let (mut bytes, mut seconds) = (0, 0.0);
     while !is_over(&samples) {
-        // What is in the cache would be measured; also where there is no direct I/O.
+        // Otherwise the page cache would be measured, also where direct I/O is missing.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
         let stretch = places.any(SAMPLE_BYTES_MIN);
         let mut any = false;
@@ -324,7 +324,7 @@ fn measure_bandwidth(
             !is_over(&samples)
         })?;
         if !any {
-            // Somebody cut it off.
+            // Another process truncated the file.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -339,14 +339,14 @@ fn is_sample(bytes: u64, seconds: f64) -> bool {
 /// Places in a part of the data.
 struct Places<'d> {
     data: &'d [Extent],
-    /// Bytes of data before it, and before its end.
+    /// Bytes of data before the part, and before its end.
     part: (u64, u64),
     random: Rng,
 }
 
 impl Places<'_> {
-    /// From a place somewhere, with about `length` bytes behind it, to where the data ends there: bytes
-    /// of the file.
+    /// Returns a range of bytes of the file. The range begins at a random place that is followed by about `length`
+    /// bytes, and ends where the data ends there.
     fn any(&mut self, length: u64) -> (u64, u64) {
         let (from, to) = self.part;
         let room = (to - from).saturating_sub(length) / PAGE + 1;
@@ -358,7 +358,7 @@ impl Places<'_> {
     }
 }
 
-/// The file's byte that holds byte `nth` of its data.
+/// Returns the file offset of byte `nth` of the data.
 fn at_data(data: &[Extent], mut nth: u64) -> u64 {
     for extent in data {
         let length = extent.end - extent.offset;

@@ -1,4 +1,4 @@
-//! How long a whole file takes: the paper's `sleds_total_delivery_time` (section 4.2).
+//! Estimates the delivery time of a whole file: the paper's `sleds_total_delivery_time` (section 4.2).
 
 use std::fs::File;
 use std::io;
@@ -15,27 +15,26 @@ use crate::residency::{Presence, residency};
 use crate::sys;
 use crate::table::{Rates, Spread};
 
-/// Requests that the reader keeps in flight on a device; that many latencies pass at once.
+/// Requests that the reader keeps in flight on a device. Their latencies overlap.
 pub(crate) const DEPTH: usize = 4;
 
-/// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
-/// from the page cache where memory is short.
+/// Bytes of a request to the device. [`DEPTH`] requests are in memory at the same time; if memory is short, their
+/// buffers displace pages of the page cache.
 pub(crate) const BLOCK: u64 = 128 << 10;
-/// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
+/// Latency from which a device is assumed to have an arm or a robot, and to serve one request at a time.
 const ONE_AT_A_TIME_S: f64 = 2e-3;
-/// The kernel's first window of read-ahead: while it comes, there is no other that it overlaps with.
+/// The kernel's first read-ahead window. While it is read, no other window overlaps with it.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// A cached part up to this long is passed over by read-ahead, as long as the kernel reads ahead unless
-/// told otherwise.
+/// Length up to which read-ahead continues across a cached part. This is the kernel's default read-ahead size.
 const READ_AHEAD: u64 = 128 << 10;
 
-/// How long reading takes.
+/// Time that reading takes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Delivery {
-    /// Seconds, for all but the bytes of which nothing is known.
+    /// Seconds for all bytes whose rates are known.
     pub seconds: Spread,
-    /// Bytes of which nothing is known.
+    /// Bytes whose rates are not known.
     pub unknown_bytes: u64,
 }
 
@@ -45,12 +44,12 @@ impl Delivery {
         unknown_bytes: 0,
     };
 
-    /// The estimate; `None` if there are bytes of which nothing is known.
+    /// Returns the estimate; `None` if the rates of some bytes are not known.
     pub fn known(&self) -> Option<Spread> {
         (self.unknown_bytes == 0).then_some(self.seconds)
     }
 
-    /// `length` more bytes at a bandwidth chosen from the rates; so many latencies are waited for.
+    /// Adds `length` bytes at a bandwidth selected from the rates, and the wait for `latencies` latencies.
     fn add(
         &mut self,
         rates: Option<Rates>,
@@ -69,22 +68,21 @@ impl Delivery {
     }
 }
 
-/// The estimated time to read all that `sleds` describe by a plan; the lesser of both for
-/// [`Plan::Auto`].
+/// Estimates the time to read everything that `sleds` describe by a plan. For [`Plan::Auto`], returns the lesser of
+/// both orders.
 ///
-/// The linear plan waits for a latency where it gets to a device, as the kernel's read-ahead begins
-/// anew there, with nothing to overlap with at first; for less after cached parts that are so short
-/// that read-ahead goes on over them. If the cache has no room for what is read, cached parts are
-/// gone when the linear plan gets to them (the paper's figure 3), and count as on the device. The
-/// best plan reads each level at one go, with
-/// several requests in flight; an arm passes over what is left out in no more time than reading it
+/// The linear plan waits for a latency at each transition to a device, since the kernel's read-ahead starts again
+/// there, with nothing to overlap with at first. It waits for less after cached parts that are so short that read-ahead
+/// continues across them. If the cache has no space for the bytes to be read, cached parts are evicted before the
+/// linear plan reaches them (the paper's figure 3), and are estimated as parts on the device. The best plan reads each
+/// level in one pass, with several requests in flight; an arm skips omitted bytes in no more time than reading them
 /// would take. [`Plan::Auto`] reads over short cached parts, as [`Reader`](crate::Reader) does.
 pub fn delivery_time(sleds: &[Sled], plan: Plan) -> Delivery {
     delivery_time_in(sleds, plan, room(sleds))
 }
 
-/// [`delivery_time`] if `room` bytes more can be read before the cache takes from what it has of
-/// this file; `None` if nothing is lost.
+/// Estimates like [`delivery_time`], with `room` as the number of bytes that can be read before the cache evicts parts
+/// of this file. `None` means that nothing is evicted.
 pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delivery {
     match plan {
         Plan::Linear => linear(sleds, room),
@@ -102,8 +100,8 @@ pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delive
     }
 }
 
-/// Bytes of cheap parts that are better read along with what is dear on both sides, than left out at
-/// the price of one request more: what comes from the device meanwhile. Nothing above one request.
+/// Returns the length up to which a cheap part between two expensive parts is better read along with them. To skip the
+/// part costs an additional request; in that time the device delivers this number of bytes. At most one request.
 pub(crate) fn worth_reading_over(rates: Option<Rates>) -> u64 {
     rates.map_or(0, |rates| {
         let bytes = rates.latency_s.median * rates.bandwidth_Bps.median / DEPTH as f64;
@@ -111,7 +109,7 @@ pub(crate) fn worth_reading_over(rates: Option<Rates>) -> u64 {
     })
 }
 
-/// Makes the SLEDs what they are if one reads over short cheap parts.
+/// Changes the SLEDs as if the reader reads over short cheap parts.
 pub(crate) fn read_over(sleds: &mut [Sled]) {
     for at in 1..sleds.len().saturating_sub(1) {
         let [before, over, after] = &sleds[at - 1..=at + 1] else {
@@ -130,8 +128,8 @@ pub(crate) fn read_over(sleds: &mut [Sled]) {
     }
 }
 
-/// How much of the cache is free for reading the rest of a file without losing what is cached of
-/// it; `None` if it makes no difference, or nothing says.
+/// Returns the number of bytes of the rest of a file that can be read into the cache before its cached parts are
+/// evicted. `None` if eviction makes no difference, or the capacity is not known.
 pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
     let sum = |memory: bool| -> u64 {
         let parts = sleds
@@ -154,8 +152,8 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
     let mut before: Option<(&Level, u64)> = None;
     let mut any_cached = false;
     for sled in sleds {
-        // What was read on this pass is used again and stays; what was not yet goes, oldest first:
-        // that is what comes next. Reading it evicts what comes after it, and so on.
+        // Pages that this pass has read are used again and stay. Pages not yet read are evicted, oldest first: the
+        // pages that are read next. Reading them evicts the pages after them, and so on.
         let lost = sled.level == Level::Memory && room.is_some_and(|room| read > room);
         let from = match lost {
             true => device.unwrap_or(sled),
@@ -186,8 +184,8 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
     delivery
 }
 
-/// The bandwidth of a lone window is not measured; it is near that of a few requests in flight, or that of
-/// reading in file order if that is slower.
+/// Returns the slower of both bandwidths. The bandwidth of a single window is not measured; it is close to the
+/// bandwidth of a few requests in flight, or of reading in file order if that order is slower.
 fn slower(rates: &Rates) -> Spread {
     let (best, linear) = (rates.bandwidth_Bps, rates.in_file_order());
     match best.median < linear.median {
@@ -198,7 +196,7 @@ fn slower(rates: &Rates) -> Spread {
 
 fn best(sleds: &[Sled]) -> Delivery {
     let mut delivery = Delivery::NOTHING;
-    // Each level, and the byte after the last that is read from it.
+    // Each level, and the end of the last range read from the level.
     let mut seen: Vec<(&Level, u64)> = Vec::new();
     for sled in sleds {
         let latencies = match seen.iter_mut().find(|(level, _)| **level == sled.level) {
@@ -222,7 +220,7 @@ fn best(sleds: &[Sled]) -> Delivery {
     delivery
 }
 
-/// Latencies that going on costs after so many bytes that were left out.
+/// Returns the number of latencies that continuing costs after `over` omitted bytes.
 fn latencies_over(sled: &Sled, over: u64) -> f64 {
     let Some(rates) = sled.rates().filter(|_| over > 0) else {
         return 0.0;
@@ -235,23 +233,23 @@ fn latencies_over(sled: &Sled, over: u64) -> f64 {
     }
 }
 
-/// What a file takes, estimated without looking at each page.
+/// Estimated reading time of a file, made without looking at each page.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Estimate {
     /// Bytes in the file.
     pub length: u64,
-    /// Bytes of it in memory; `None` if the kernel does not tell.
+    /// Bytes of the file in memory; `None` if the kernel does not report them.
     pub cached: Option<u64>,
-    /// The level that the rest comes from; [`Level::Memory`] if there is none.
+    /// Level of the other bytes; [`Level::Memory`] if the whole file is cached.
     pub level: Level,
-    /// The time to read it, in file order.
+    /// Time to read the file in file order.
     pub delivery: Delivery,
 }
 
-/// Estimates for many files: one `fstat` and one `cachestat` a file, devices looked up once.
+/// Estimates for many files, by one `fstat` and one `cachestat` per file. Each device is looked up once.
 ///
-/// Where a part of a file is cached, [`describe`](crate::describe) knows which one, and this does
-/// not. Holes count as what the filesystem did not allocate.
+/// [`describe`](crate::describe) determines which part of a file is cached; an estimate does not. Space that the
+/// filesystem did not allocate is taken for holes.
 pub struct Estimator {
     describer: Describer,
 }
@@ -263,27 +261,27 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// By this machine's table, or defaults: see [`Describer::problem`].
+    /// Makes an estimator with this machine's table, or with defaults: see [`Describer::problem`].
     pub fn new() -> Estimator {
         Estimator {
             describer: Describer::new(),
         }
     }
 
-    /// By the table of a describer.
+    /// Makes an estimator with the table of a describer.
     pub fn with(describer: Describer) -> Estimator {
         Estimator { describer }
     }
 
-    /// The describer used.
+    /// Returns the describer in use.
     pub fn describer(&self) -> &Describer {
         &self.describer
     }
 
-    /// What `file`, open for reading, takes.
+    /// Estimates the time to read `file`, which must be open for reading.
     ///
     /// # Errors
-    /// If it is not a file with a length, or cannot be examined.
+    /// If `file` has no length, or cannot be examined.
     pub fn estimate(&mut self, file: &File) -> Result<Estimate, DescribeError> {
         let length = length(file)?;
         let nothing = Estimate {
@@ -321,7 +319,7 @@ impl Estimator {
             libc::S_IFREG => meta.blocks().saturating_mul(512),
             _ => length,
         };
-        // A hole that is cached is not told apart from data that is.
+        // Cached holes cannot be distinguished from cached data.
         let rest = (length - cached).min(on_disk);
         let zone = located.somewhere();
         let mut sleds = Vec::with_capacity(2);
@@ -339,7 +337,7 @@ impl Estimator {
         })
     }
 
-    /// Whether "nothing cached" may be wrong: on overlayfs the pages are another inode's.
+    /// Returns true if "nothing cached" may be wrong: on overlayfs the pages belong to another inode.
     fn may_hide_pages(&mut self, file: &File) -> io::Result<bool> {
         Ok(self
             .describer

@@ -1,4 +1,4 @@
-//! A file's SLEDs: residency × device × table (the paper's section 4.1, without its kernel).
+//! SLEDs of a file, made from residency, device and table (the paper's section 4.1, without its kernel).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,36 +20,35 @@ use crate::residency::{self, Presence};
 use crate::table::{Rates, Source, Spread, Table, TableError, usual};
 use crate::{format, sys};
 
-/// A storage latency estimation descriptor (the paper's figure 2): what it takes to read a part of
-/// a file.
+/// A storage latency estimation descriptor (the paper's figure 2): the cost of reading a part of a file.
 ///
-/// The SLEDs of a file are in order, cover it exactly, and neighbours differ in more than place.
+/// The SLEDs of a file are in order and cover it exactly. Adjacent SLEDs differ in more than their place.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
 pub struct Sled {
-    /// Its first byte.
+    /// First byte.
     pub offset: u64,
-    /// Bytes in it; never 0.
+    /// Length in bytes; never 0.
     pub length: u64,
-    /// Seconds until the first byte; `None` if that is not known.
+    /// Seconds until the first byte; `None` if not known.
     pub latency_s: Option<Spread>,
-    /// Bytes per second after that, as the best plan reads; `None` if that is not known.
+    /// Bytes per second after the first byte, with the best plan; `None` if not known.
     pub bandwidth_Bps: Option<Spread>,
-    /// Bytes per second as the linear plan reads; `None` if that is the same, or not known.
+    /// Bytes per second with the linear plan; `None` if equal to `bandwidth_Bps`, or not known.
     pub linear_Bps: Option<Spread>,
-    /// Where it comes from.
+    /// Level that the bytes come from.
     pub level: Level,
-    /// Where the numbers are from.
+    /// Origin of the numbers.
     pub source: Source,
 }
 
 impl Sled {
-    /// The byte after its last.
+    /// Returns the end of the part (exclusive).
     pub fn end(&self) -> u64 {
         self.offset + self.length
     }
 
-    /// Latency and bandwidths together; `None` if they are not known.
+    /// Returns latency and bandwidths together; `None` if they are not known.
     pub fn rates(&self) -> Option<Rates> {
         Some(Rates {
             latency_s: self.latency_s?,
@@ -63,33 +62,33 @@ impl Sled {
     }
 }
 
-/// Why a file has no SLEDs.
+/// Reasons for which a file has no SLEDs.
 #[derive(thiserror::Error, Debug)]
 pub enum DescribeError {
-    /// It is a directory.
+    /// The file is a directory.
     #[error("is a directory")]
     Directory,
-    /// It is a pipe, a socket or a terminal: what it will deliver is not there yet. Or a file that
-    /// the kernel makes up as it is read (`/proc`, `/sys`).
+    /// The file is a pipe, a socket or a terminal, whose data does not exist yet. Or the kernel generates the file's
+    /// content during the read (`/proc`, `/sys`).
     #[error("has no length: a pipe, a socket, a terminal, or made up as it is read")]
     Stream,
-    /// It cannot be examined.
+    /// The file cannot be examined.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What has a part of a file.
+/// Holder of a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holder {
     Cache,
-    /// It is a hole, or was never written.
+    /// The part is a hole, or was never written.
     Nothing,
-    /// The device, or what is in front of it.
+    /// The device, or a tier in front of the device.
     Device(Spot),
     Unknown,
 }
 
-/// A part of a file that one thing has.
+/// A part of a file with one holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     pub(crate) offset: u64,
@@ -97,7 +96,7 @@ pub(crate) struct Part {
     pub(crate) holder: Holder,
 }
 
-/// Residency × extents × what is told below, of bytes `from` to `to`.
+/// Returns the parts of bytes `from` to `to`: residency, refined by extents and by the tiers below.
 pub(crate) fn parts(
     file: &File,
     (from, to): (u64, u64),
@@ -105,8 +104,8 @@ pub(crate) fn parts(
 ) -> io::Result<Vec<Part>> {
     let runs = residency::residency(file, from, to)?;
     let absent = || runs.iter().filter(|run| run.presence == Presence::Absent);
-    // One look at the filesystem's map for all that is not cached: a call for each run costs more
-    // than all the rest where every second page is cached.
+    // A single query of the filesystem's map covers all absent runs. If every second page is cached, a query for each
+    // run costs more than everything else.
     let map = match (absent().next(), absent().next_back()) {
         (Some(first), Some(last)) => match &located.tiers {
             None => extents::extents(file, first.offset, last.end()),
@@ -157,13 +156,13 @@ pub(crate) fn parts(
     Ok(parts)
 }
 
-/// Makes SLEDs by one table, remembering the devices it has looked up.
+/// Makes SLEDs from one table, and keeps the devices that it has looked up.
 pub struct Describer {
     table: Table,
     problem: Option<TableError>,
     path: Option<PathBuf>,
     located: HashMap<u64, Arc<Located>>,
-    /// Which observations `located` takes into account.
+    /// Generation of the observations that `located` takes into account.
     observed: u64,
 }
 
@@ -174,7 +173,7 @@ impl Default for Describer {
 }
 
 impl Describer {
-    /// By this machine's table; by defaults if there is none to be used: see
+    /// Makes a describer with this machine's table. Uses defaults if that table cannot be used: see
     /// [`Describer::problem`].
     pub fn new() -> Describer {
         match format::load() {
@@ -192,7 +191,7 @@ impl Describer {
         }
     }
 
-    /// By a given table.
+    /// Makes a describer with the given table.
     pub fn with_table(table: Table) -> Describer {
         Describer {
             table,
@@ -203,22 +202,22 @@ impl Describer {
         }
     }
 
-    /// Why the machine's table is not used.
+    /// Returns the reason why the machine's table is not used.
     pub fn problem(&self) -> Option<&TableError> {
         self.problem.as_ref()
     }
 
-    /// The file that the table is from.
+    /// Returns the path of the table's file.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The table used.
+    /// Returns the table in use.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The device `file` lies on, looked up once for each filesystem.
+    /// Returns the device that `file` lies on. Each filesystem is looked up once.
     pub(crate) fn locate(&mut self, file: &File) -> io::Result<Arc<Located>> {
         let meta = file.metadata()?;
         let number = match meta.mode() & libc::S_IFMT {
@@ -247,7 +246,7 @@ impl Describer {
         Ok(located)
     }
 
-    /// Where `file` lies, with what is below it as far as that says so itself.
+    /// Returns the place of `file`, with the devices below it, if Forebay below the file reports them.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -255,8 +254,8 @@ impl Describer {
         Ok(self.locate(file)?.place.clone())
     }
 
-    /// The level that the file's uncached parts come from, and where its numbers are from; of a
-    /// device with zones, the first one's.
+    /// Returns the level of the file's uncached parts, and the origin of the level's numbers. On a device with zones,
+    /// the first zone is used.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -307,15 +306,15 @@ impl Describer {
                 key: format!("{}#{}", entry.identity, zone.start).into(),
             })
         });
-        // Zones are places on the device itself: they say nothing of a device made of it.
+        // Zones are places on the device itself. They do not apply to a device that is made of it.
         match entry.identity == top.identity {
             true => zones.collect(),
             false => zones.take(1).collect(),
         }
     }
 
-    /// A device of Forebay's, or its filesystem: what it is on is looked for in the table as well, and costs what it does
-    /// and the way through.
+    /// Locates a file on a Forebay device or filesystem. The device below it is looked up in the table as well; its
+    /// cost is the cost of that device plus the way through Forebay.
     fn locate_over(&self, below: Below, mut place: Place) -> Located {
         let memory = self.table.memory;
         let tier = |what: &str, key: &str, rates, source| ZoneRates {
@@ -340,7 +339,7 @@ impl Describer {
         let in_memory = through(memory, below.trip_s, memory);
         let in_memory = tier("memory", "", Some(in_memory), Source::Default);
         let (zones, start) = match &below.home {
-            // Measured as such.
+            // The Forebay device itself was measured.
             _ if self.table.find(&place.chain).is_some() => (self.zones(&place), place.start),
             None => (self.zones(&place), place.start),
             Some((home, start)) => {
@@ -364,17 +363,17 @@ impl Describer {
         }
     }
 
-    /// A file's SLEDs: none if it is empty.
+    /// Returns the SLEDs of a file. Empty for an empty file.
     ///
     /// # Errors
-    /// If it is not a file with a length, or cannot be examined. That the kernel does not tell is
-    /// no error but [`Level::Unknown`].
+    /// If `file` has no length, or cannot be examined. If the kernel refuses the residency, the result is no error but
+    /// [`Level::Unknown`].
     pub fn describe(&mut self, file: &File) -> Result<Vec<Sled>, DescribeError> {
         let length = length(file)?;
         self.describe_part(file, 0, length)
     }
 
-    /// The SLEDs of bytes `from` to `to`.
+    /// Returns the SLEDs of bytes `from` to `to`.
     pub(crate) fn describe_part(
         &mut self,
         file: &File,
@@ -428,7 +427,7 @@ fn push(sleds: &mut Vec<Sled>, sled: Sled) {
     }
 }
 
-/// Bytes in a file or block device.
+/// Returns the length of a file or block device in bytes.
 pub(crate) fn length(file: &File) -> Result<u64, DescribeError> {
     let meta = file.metadata()?;
     match meta.mode() & libc::S_IFMT {
@@ -440,7 +439,7 @@ pub(crate) fn length(file: &File) -> Result<u64, DescribeError> {
     }
 }
 
-/// Whether a file's content comes to be as it is read, whatever length it says it has.
+/// Returns true if the kernel generates the file's content during the read. The length of such a file is meaningless.
 fn is_made_up(file: &File) -> bool {
     const PROC: i64 = 0x9fa0;
     const SYSFS: i64 = 0x6265_6572;
@@ -452,7 +451,7 @@ fn is_made_up(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| made_up.contains(&fs.f_type))
 }
 
-/// The process's own describer, with this machine's table.
+/// Returns the describer of this process, with this machine's table.
 pub(crate) fn shared() -> MutexGuard<'static, Describer> {
     static SHARED: OnceLock<Mutex<Describer>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| Mutex::new(Describer::new()));
@@ -461,17 +460,17 @@ pub(crate) fn shared() -> MutexGuard<'static, Describer> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A file's SLEDs by this machine's table (the paper's `FSLEDS_GET`); none if it is empty.
+/// Returns the SLEDs of a file by this machine's table (the paper's `FSLEDS_GET`). Empty for an empty file.
 ///
 /// # Errors
-/// If it is not a file with a length, or cannot be examined. That the kernel does not tell is no
-/// error but [`Level::Unknown`].
+/// If `file` has no length, or cannot be examined. If the kernel refuses the residency, the result is no error but
+/// [`Level::Unknown`].
 pub fn describe(file: &File) -> Result<Vec<Sled>, DescribeError> {
     shared().describe(file)
 }
 
-/// The level that a file's uncached parts come from by this machine's table, and where its numbers
-/// are from; of a device with zones, the first one's.
+/// Returns the level of a file's uncached parts by this machine's table, and the origin of the level's numbers. On a
+/// device with zones, the first zone is used.
 ///
 /// # Errors
 /// If the file cannot be examined.

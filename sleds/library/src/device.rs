@@ -1,4 +1,4 @@
-//! Which device a file lies on, and by what that device is known again after a reboot.
+//! Finds the device that a file lies on, and an identity of the device that survives a reboot.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::mounts::{self, Mount};
 
-/// Loop devices over files on loop devices are followed so far down.
+/// Maximum depth to which loop devices over files on loop devices are followed.
 const DEPTH_MAX: usize = 8;
 
-/// What kind of a thing a device is; decides what is assumed of one that was not calibrated.
+/// Class of a device. It selects the default rates of a device that was not calibrated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -27,11 +27,11 @@ pub enum Class {
     Virtual,
     /// A disk with an arm.
     Rotational,
-    /// A CD, DVD or the like.
+    /// A CD, DVD or similar disc.
     Optical,
     /// A file server.
     Network,
-    /// Nothing is known, so nothing is assumed.
+    /// An unknown device, for which nothing is assumed.
     Unknown,
 }
 
@@ -49,49 +49,49 @@ impl fmt::Display for Class {
     }
 }
 
-/// A device, or a mount that has none.
+/// A device, or a mount without a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// What it is called now: `vda`, `loop0`, `nfs:server:/export`.
+    /// Current name: `vda`, `loop0`, `nfs:server:/export`.
     pub name: String,
-    /// What it is known by, the same after a reboot: `serial:…`, `wwid:…`, `mount:…`.
+    /// Identity, which a reboot does not change: `serial:…`, `wwid:…`, `mount:…`.
     pub identity: String,
-    /// Its kind.
+    /// Class of the device.
     pub class: Class,
-    /// Its length in bytes, if it has one.
+    /// Length in bytes, if the device has a length.
     pub bytes: Option<u64>,
 }
 
-/// Where a file lies: a device, and those that it is made of, from the top down.
+/// The place of a file: its device, and the devices that this device is made of, from the top down.
 ///
-/// A loop device is followed to the device its file lies on, `dm` and `md` to their members. Any of
-/// the chain may be in the table; the topmost that is, counts.
+/// A loop device is followed to the device below its file, `dm` and `md` to their members. Any device of the chain may
+/// be in the table. The topmost device in the table is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The devices, the file's own first; never empty.
+    /// Devices, beginning with the file's own; never empty.
     pub chain: Vec<Device>,
-    /// Where byte 0 of the file's own device lies on `chain[0]`: the partition's start, in bytes.
-    /// `None` where addresses cannot be translated.
+    /// Position on `chain[0]` of byte 0 of the file's own device, in bytes: the start of the partition. `None` if
+    /// addresses cannot be translated.
     pub start: Option<u64>,
 }
 
 impl Place {
-    /// The device that the file is on.
+    /// Returns the device that the file is on.
     pub fn top(&self) -> &Device {
         &self.chain[0]
     }
 
-    /// The kind of the slowest device in the chain of which something is known.
+    /// Returns the slowest class in the chain, without unknown classes.
     pub fn class(&self) -> Class {
         let known = self.chain.iter().map(|device| device.class);
         let known = known.filter(|class| *class != Class::Unknown);
         known.max().unwrap_or(Class::Unknown)
     }
 
-    /// Where `file` lies.
+    /// Returns the place of `file`.
     ///
     /// # Errors
-    /// If it cannot be examined.
+    /// If the file cannot be examined.
     pub fn of(file: &File) -> io::Result<Place> {
         let meta = file.metadata()?;
         let mode = rustix::fs::FileType::from_raw_mode(meta.mode());
@@ -101,8 +101,8 @@ impl Place {
         })
     }
 
-    /// Where something lies that is said to be on this block device, or in this file on the filesystem of this device; `None`
-    /// if that is not here any more.
+    /// Returns the place of a reported block device, or of a reported file on the filesystem with this device number.
+    /// `None` if that device or file no longer exists.
     pub(crate) fn of_medium(
         path: &Path,
         (high, low): (u32, u32),
@@ -113,11 +113,11 @@ impl Place {
             None => of_number(number, None, 1),
             Some(inode) => match fs::metadata(path) {
                 Ok(meta) if meta.dev() == number && meta.ino() == inode => of_path(path, 1)?,
-                // Of another namespace.
+                // The file is in another mount namespace.
                 _ => of_number(number, None, 1),
             },
         };
-        // What lies in a file is where its filesystem put it.
+        // The filesystem chooses the place of a file's data, so addresses cannot be translated.
         Some(Place {
             start: place.start.filter(|_| inode.is_none()),
             ..place
@@ -125,16 +125,16 @@ impl Place {
     }
 }
 
-/// The number of the filesystem that `file` is on, whose `st_dev` is this.
+/// Returns the number of the filesystem that contains `file`. `st_dev` is the file's own.
 fn filesystem_of(file: &File, st_dev: u64) -> u64 {
     match major(st_dev) {
-        // What has no device has a number of its own; a part of it may have another.
+        // A filesystem without a device has a number of its own, and a part of it may have another number.
         0 => mounts::number_of(file).unwrap_or(st_dev),
         _ => st_dev,
     }
 }
 
-/// Where a file or directory lies, which need not be readable; of a block device, the device itself.
+/// Returns the place of a file or directory, which need not be readable. For a block device, returns the device itself.
 fn of_path(path: &Path, depth: usize) -> Option<Place> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -146,7 +146,7 @@ fn of_path(path: &Path, depth: usize) -> Option<Place> {
     Some(of_number(number, None, depth))
 }
 
-/// What the filesystem's kind alone says.
+/// Returns the class that follows from the type of the filesystem.
 fn magic_class(file: &File) -> Option<Class> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
@@ -182,7 +182,7 @@ fn below(disk: &Path, depth: usize, chain: &mut Vec<Device>) {
     if let Some(file) = read_text(&disk.join("loop/backing_file")) {
         let file = Path::new(&file);
         let place = match mounts::of_path(file) {
-            // Touching it would ask whoever serves it, who may not answer.
+            // A stat would go to the FUSE server, which may never answer.
             Some(mount) if mount.is_fuse() => Some(mounted(mount.number, None, depth + 1)),
             _ => of_path(file, depth + 1),
         };
@@ -214,7 +214,7 @@ fn block_device(disk: &Path) -> Device {
     }
 }
 
-/// What a disk is known by: what it says itself, else where it is plugged in and how long it is.
+/// Returns the identity of a disk: the identifier that the disk reports, or its bus position and length.
 fn identity(disk: &Path, name: &str) -> String {
     const SAYS: [(&str, &str); 7] = [
         ("wwid", "wwid"),
@@ -241,7 +241,7 @@ fn identity(disk: &Path, name: &str) -> String {
 
 fn block_class(disk: &Path, name: &str) -> Class {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    // The kernel calls these rotational for want of better knowledge.
+    // The kernel reports these as rotational because it does not know better.
     if starts(&["vd", "xvd"]) {
         return Class::Virtual;
     }
@@ -254,7 +254,7 @@ fn block_class(disk: &Path, name: &str) -> Class {
     if starts(&["ram", "zram", "pmem"]) {
         return Class::Memory;
     }
-    // What these are lies below them.
+    // The class of these devices follows from the devices below them.
     if starts(&["loop", "dm-", "md"]) {
         return Class::Unknown;
     }
@@ -265,7 +265,7 @@ fn block_class(disk: &Path, name: &str) -> Class {
     }
 }
 
-/// A filesystem whose `st_dev` is no block device is known by its mount.
+/// Returns the place of a filesystem whose `st_dev` is not a block device. The mount is its identity.
 fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
     let mount = mounts::of_number(number).unwrap_or_else(|| Mount::unknown(number));
     let network = [
@@ -296,7 +296,7 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         class,
         bytes: None,
     }];
-    // btrfs and the like name the disk they are on, or one of them.
+    // btrfs and similar filesystems name their disk, or one of their disks.
     let below = fs::metadata(&mount.source).map(|meta| meta.rdev());
     if let Some(number) = below.ok().filter(|number| *number != 0)
         && depth < DEPTH_MAX
@@ -304,7 +304,7 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
     {
         chain.extend(of_number(number, None, depth + 1).chain);
     }
-    // An overlay is on what its layers are on, if they can be seen from here.
+    // An overlay lies on the devices of its layers, if the layers are visible from here.
     if let Some(layer) = mount.overlaid()
         && depth < DEPTH_MAX
         && let Some(place) = of_path(&layer, depth + 1)

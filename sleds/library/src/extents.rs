@@ -1,4 +1,4 @@
-//! Where on its device a file lies.
+//! Finds the places of a file's bytes on its device.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -6,29 +6,29 @@ use std::os::fd::AsFd;
 use crate::sys;
 
 const LAST: u32 = 0x1;
-/// The place is not known: unknown, delayed, encoded, not aligned, inline or in a tail.
+/// Flags of an unknown place: unknown, delayed, encoded, not aligned, inline or in a tail.
 const NO_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 
-/// Extents looked at; a file in more pieces counts as lying on its device in one from there on.
+/// Maximum number of extents to examine. The rest of a file with more extents is taken for contiguous.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// What lies under a part of a file.
+/// Content below a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Under {
-    /// Nothing, or space that was never written: read as zeroes, without the device.
+    /// A hole, or space that was never written. Reads return zeroes without the device.
     Nothing,
-    /// Data, at this byte of the device if known.
+    /// Data, with its position in bytes on the device if known.
     Data(Option<u64>),
-    /// The memory of who serves it.
+    /// The memory of the process that serves the file.
     Memory,
     /// The log in front of the device.
     Log,
-    /// It is not told.
+    /// Not reported.
     Unknown,
 }
 
-/// A part of a file with one thing under it.
+/// A part of a file with the same content below it throughout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     pub(crate) offset: u64,
@@ -36,8 +36,8 @@ pub(crate) struct Extent {
     pub(crate) under: Under,
 }
 
-/// The extents of bytes `from` to `to`, in order and without gaps; one, of data at no known place,
-/// where the filesystem does not tell.
+/// Returns the extents of bytes `from` to `to`, in order and without gaps. If the filesystem does not report extents,
+/// returns a single extent of data at an unknown place.
 pub(crate) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = from;

@@ -1,4 +1,4 @@
-//! The table as a file: TOML, described in docs/format/sleds-table.md.
+//! The table as a TOML file, described in docs/format/sleds-table.md.
 
 use std::env;
 use std::fs;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::{Entry, Rates, Source, Table, TableError, machine};
 
-/// The version of the form.
+/// Version of the format.
 pub const VERSION: u32 = 1;
-/// A longer file is no table.
+/// Maximum length of a table's file.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -25,11 +25,11 @@ struct Document {
     devices: Vec<Entry>,
 }
 
-/// The environment variable that names the table's file.
+/// The environment variable with the path of the table's file.
 pub const TABLE_VARIABLE: &str = "SLEDS_TABLE";
 
-/// Where a table may be, in the order in which they are looked for: what `$SLEDS_TABLE` names and
-/// nothing else; or the user's, then the system's.
+/// Returns the paths of the table in search order: only the path in `$SLEDS_TABLE` if it is set; otherwise the user's
+/// path, then the system's.
 pub fn paths() -> Vec<PathBuf> {
     if let Some(path) = env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
         return vec![path.into()];
@@ -46,7 +46,7 @@ pub fn paths() -> Vec<PathBuf> {
     user.into_iter().chain([system]).collect()
 }
 
-/// Where `sleds calibrate` writes: root for all, anybody else for themselves.
+/// Returns the path that `sleds calibrate` writes: the system's for root, the user's own for other users.
 pub fn path_to_write() -> PathBuf {
     let mut paths = paths();
     match rustix::process::geteuid().is_root() {
@@ -55,10 +55,10 @@ pub fn path_to_write() -> PathBuf {
     }
 }
 
-/// The table of this machine, and where it was found.
+/// Loads the table of this machine, and returns the table and its path.
 ///
 /// # Errors
-/// If there is none, or none to be used; [`Table::default`] is what there is, then.
+/// If no usable table exists. Use [`Table::default`] in that case.
 pub fn load() -> Result<(Table, PathBuf), TableError> {
     let looked = paths();
     let mut elsewhere = None;
@@ -74,10 +74,10 @@ pub fn load() -> Result<(Table, PathBuf), TableError> {
     Err(elsewhere.unwrap_or(TableError::Missing { looked }))
 }
 
-/// The table in a file.
+/// Loads the table from a file.
 ///
 /// # Errors
-/// If it cannot be read, is broken, or of another machine.
+/// If the file cannot be read, is broken, or belongs to another machine.
 pub fn load_from(path: &Path) -> Result<Table, TableError> {
     let fail = |source| TableError::Io {
         path: path.to_owned(),
@@ -104,10 +104,10 @@ pub fn load_from(path: &Path) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Reads a table.
+/// Parses a table.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of the fault.
 pub fn parse(bytes: &[u8]) -> Result<Table, String> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("longer than {BYTES_MAX} bytes"));
@@ -117,7 +117,7 @@ pub fn parse(bytes: &[u8]) -> Result<Table, String> {
     struct Head {
         version: u32,
     }
-    // The version first, so that a later form is not called broken for what it has more.
+    // The version first: otherwise the additional fields of a later version would be reported as faults.
     let head: Head = toml::from_str(text).map_err(|error| one_line(&error))?;
     if head.version != VERSION {
         let theirs = head.version;
@@ -141,13 +141,13 @@ pub fn parse(bytes: &[u8]) -> Result<Table, String> {
     }
 }
 
-/// A TOML error draws a picture of several lines; what is wrong is its message.
+/// Shortens a TOML error to its message. The full error text has several lines.
 fn one_line(error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     format!("{} (at byte {at})", error.message().replace('\n', " "))
 }
 
-/// The text of a table's file.
+/// Returns the text of a table's file.
 pub fn print(table: &Table) -> String {
     let document = Document {
         version: VERSION,
@@ -159,10 +159,10 @@ pub fn print(table: &Table) -> String {
     format!("# What reading costs on this machine, as `sleds calibrate` measured it.\n\n{body}")
 }
 
-/// Writes a table, whole or not at all.
+/// Writes a table atomically.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
     let fail = |source| TableError::Io {
         path: path.to_owned(),
@@ -171,14 +171,14 @@ pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
     replace(path, print(table).as_bytes(), Durable::Yes).map_err(fail)
 }
 
-/// Whether a file has to survive a crash of the machine from now on.
+/// Durability of a written file after a crash of the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durable {
     Yes,
     No,
 }
 
-/// Replaces a file by one with this content.
+/// Replaces the content of a file atomically.
 pub(crate) fn replace(path: &Path, content: &[u8], durable: Durable) -> io::Result<()> {
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));

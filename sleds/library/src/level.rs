@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// Where a part of a file has to come from.
+/// Level that a part of a file comes from.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// The page cache; or nowhere, for holes.
+    /// The page cache, or a hole.
     Memory,
-    /// A device, by its name in the table, with that of the zone behind a colon.
+    /// A device, with its name from the table. The name of the zone follows a colon.
     Device(Arc<str>),
-    /// The kernel does not tell this caller, or nothing is known of the device.
+    /// Unknown: the kernel does not report the residency to this caller, or the device is unknown.
     Unknown,
 }
 
 impl Level {
-    /// `memory`, `unknown`, or the device's name.
+    /// Returns `memory`, `unknown`, or the device's name.
     pub fn name(&self) -> &str {
         match self {
             Level::Memory => "memory",

@@ -1,10 +1,10 @@
-//! How long would it take to read which part of a file?
+//! Estimates the time that reading each part of a file takes.
 //!
-//! The idea is from *Latency Management in Storage Systems* by Rodney Van Meter and Minxi Gao
-//! (OSDI 2000), below "the paper".
+//! The idea is from *Latency Management in Storage Systems* by Rodney Van Meter and Minxi Gao (OSDI 2000), called "the
+//! paper" below.
 //!
-//! Programs read a file through a [`Reader`], which gives out every byte once, in the order the
-//! [`Plan`] says; tasks of an executor through an [`AsyncReader`].
+//! Programs read a file through a [`Reader`], which returns every byte once, in the order of the [`Plan`]. Tasks of an
+//! executor use an [`AsyncReader`].
 
 pub mod calibrate;
 mod delivery;

@@ -1,4 +1,4 @@
-//! Devices that files lie on, with what is known of them.
+//! Devices that files lie on, with their known properties.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use crate::level::Level;
 use crate::observed;
 use crate::table::{Rates, Source, Spread};
 
-/// A part of a device, as SLEDs show it.
+/// A part of a device, as SLEDs show the part.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneRates {
     pub(crate) start: u64,
     pub(crate) level: Level,
     pub(crate) rates: Option<Rates>,
     pub(crate) source: Source,
-    /// What observations are kept under.
+    /// Key of its observations.
     pub(crate) key: Arc<str>,
 }
 
-/// A device that files lie on, with what the table says of it.
+/// A device that files lie on, with its rates from the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub(crate) place: Place,
     pub(crate) zones: Vec<ZoneRates>,
-    /// Where byte 0 of what is addressed lies on the device that the zones are of; `None` where addresses cannot be translated.
+    /// Position on the device of `zones` of byte 0 of the address space; `None` if addresses cannot be translated.
     pub(crate) start: Option<u64>,
-    /// Who says what has which part, if somebody does.
+    /// Tiers of Forebay below the file, if Forebay is below the file.
     pub(crate) tiers: Option<Tiers>,
 }
 
-/// What is below a file beside its device.
+/// Tiers below a file in addition to its data device.
 #[derive(Clone, Debug)]
 pub(crate) struct Tiers {
     pub(crate) below: Below,
@@ -38,19 +38,19 @@ pub(crate) struct Tiers {
     pub(crate) log: ZoneRates,
 }
 
-/// Where what is not in the page cache comes from.
+/// Origin of bytes that are not in the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spot {
-    /// The device, at this byte of it if known.
+    /// The device, with the position in bytes if known.
     Device(Option<u64>),
-    /// The memory of who serves the device.
+    /// The memory of the process that serves the device.
     Memory,
-    /// The log in front of it.
+    /// The log in front of the device.
     Log,
 }
 
 impl Located {
-    /// The zone that a part of the file lies in.
+    /// Returns the zone that a part of the file lies in.
     pub(crate) fn zone(&self, spot: Spot) -> &ZoneRates {
         let at = match (spot, &self.tiers) {
             (Spot::Memory, Some(tiers)) => return &tiers.memory,
@@ -66,12 +66,13 @@ impl Located {
         &self.zones[after.saturating_sub(1)]
     }
 
-    /// The zone of data of which it is not known where it lies.
+    /// Returns the zone of data at an unknown place.
     pub(crate) fn somewhere(&self) -> &ZoneRates {
         self.zone(Spot::Device(None))
     }
 
-    /// What the time of reads is noted for: `None` if the device has zones, or not all that is read comes from it.
+    /// Returns the key under which the time of reads is recorded. `None` if the device has zones, or if a part of the
+    /// data comes from elsewhere.
     pub(crate) fn observed_as(&self) -> Option<&Arc<str>> {
         match (&self.zones[..], &self.tiers) {
             ([zone], None) => Some(&zone.key),
@@ -80,8 +81,8 @@ impl Located {
     }
 }
 
-/// What reading through somebody else costs: a request is on the way for so many seconds, and what comes is copied once more,
-/// from memory to memory.
+/// Returns the rates of reading through another process: each request takes `trip_s` longer, and the data is copied
+/// once more from memory to memory.
 pub(crate) fn through(rates: Rates, trip_s: Spread, memory: Rates) -> Rates {
     let each = |a: Spread, b: Spread, of: fn(f64, f64) -> f64| Spread {
         low: of(a.low, b.low),
@@ -97,14 +98,14 @@ pub(crate) fn through(rates: Rates, trip_s: Spread, memory: Rates) -> Rates {
     }
 }
 
-/// With what reads really took, once enough of them were seen.
+/// Replaces rates of the table by observed rates if enough reads were observed.
 pub(crate) fn refreshed(mut zone: ZoneRates) -> ZoneRates {
     let Some(rates) = &mut zone.rates else {
         return zone;
     };
     let best = observed::bandwidth(&zone.key);
     let linear = observed::bandwidth(&observed::in_file_order(&zone.key));
-    // One order says more of the other than a default does, and less than a measurement.
+    // An observation of the other order is better than a default, and worse than a measurement.
     let (for_best, for_linear) = match zone.source {
         Source::Measured => (best, linear),
         _ => (best.or(linear), linear.or(best)),

@@ -1,12 +1,12 @@
-//! How much can be read into the page cache before it takes from what is there.
+//! Determines the number of bytes that can be read before the page cache evicts its present content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::mounts;
 
-/// Bytes that the page cache of this process can hold: free memory, and what is in the cache
-/// already, of the machine or of its memory cgroup, whichever is less. `None` if nothing says.
+/// Returns the bytes that the page cache of this process can hold: free memory and present page cache, of the machine
+/// or of its memory cgroup, whichever is less. `None` if neither value is available.
 pub fn cache_capacity() -> Option<u64> {
     let machine = machine();
     let group = group_v1().or_else(group_v2);
@@ -22,7 +22,8 @@ fn machine() -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The path of this process in the hierarchy of `controller` (empty: version 2), and its mount.
+/// Returns the mount of the hierarchy of `controller` (empty for version 2), and the path of this process in that
+/// hierarchy.
 fn group(controller: &str) -> Option<(PathBuf, PathBuf)> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| {
@@ -48,7 +49,7 @@ fn group_v2() -> Option<u64> {
     least(group("")?, names, &["inactive_file", "active_file"])
 }
 
-/// The least of the process's group and all those above it.
+/// Returns the minimum over the process's group and all its ancestors.
 fn least((mount, path): (PathBuf, PathBuf), names: [&str; 2], file: &[&str]) -> Option<u64> {
     let path = path.strip_prefix("/").unwrap_or(&path);
     path.ancestors()
@@ -56,12 +57,12 @@ fn least((mount, path): (PathBuf, PathBuf), names: [&str; 2], file: &[&str]) -> 
         .min()
 }
 
-/// `None` if the group has no limit.
+/// Returns the bytes that the group can still hold; `None` if the group has no limit.
 fn of_group(dir: &Path, [limit, usage]: [&str; 2], file: &[&str]) -> Option<u64> {
     let number = |name: &str| -> Option<u64> {
         fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
     };
-    // Version 1 writes "no limit" as a number near the largest there is.
+    // Version 1 writes "no limit" as a number close to 2^63.
     let limit = number(limit).filter(|limit| *limit < 1 << 60)?;
     let usage = number(usage)?;
     let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;

@@ -1,4 +1,4 @@
-//! What is mounted where.
+//! The mount table of this process.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -10,21 +10,21 @@ use rustix::fs::{major, makedev, minor};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
     id: u64,
-    /// That of the filesystem's device. `st_dev` of its files is not always the same: on btrfs that is
-    /// the subvolume's.
+    /// Number of the filesystem's device. The `st_dev` of its files can differ: on btrfs `st_dev` is the number of the
+    /// subvolume.
     pub number: u64,
     /// The filesystem's type.
     pub kind: String,
-    /// What is mounted.
+    /// Mounted device, export or name.
     pub source: String,
-    /// Where.
+    /// Mount point.
     pub point: PathBuf,
-    /// The filesystem's own options, with commas between them.
+    /// The filesystem's own options, separated by commas.
     pub options: String,
 }
 
 impl Mount {
-    /// That of a filesystem that is mounted nowhere.
+    /// Returns a placeholder for a filesystem that is not in the mount table.
     pub(crate) fn unknown(number: u64) -> Mount {
         Mount {
             id: 0,
@@ -36,12 +36,12 @@ impl Mount {
         }
     }
 
-    /// Whether a process serves it.
+    /// Returns true for a FUSE mount.
     pub(crate) fn is_fuse(&self) -> bool {
         self.kind == "fuse" || self.kind.starts_with("fuse.")
     }
 
-    /// The directory that an overlay writes to, or its topmost one.
+    /// Returns the upper directory of an overlay, or its topmost lower directory.
     pub(crate) fn overlaid(&self) -> Option<PathBuf> {
         let value = |name: &str| {
             let mut options = self.options.split(',');
@@ -52,7 +52,7 @@ impl Mount {
     }
 }
 
-/// What is mounted, in the order of mounting. Nothing, if the kernel does not tell.
+/// Returns all mounts in the order of mounting. Empty if the kernel does not provide the list.
 pub fn mounts() -> Vec<Mount> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&text)
@@ -61,21 +61,21 @@ pub fn mounts() -> Vec<Mount> {
         .collect()
 }
 
-/// The first mount of the filesystem with this number.
+/// Returns the first mount of the filesystem with this number.
 pub(crate) fn of_number(number: u64) -> Option<Mount> {
     mounts().into_iter().find(|mount| mount.number == number)
 }
 
-/// The mount that an absolute path without symbolic links leads to, by its name alone.
+/// Returns the mount that contains an absolute path without symbolic links, by its name alone.
 pub(crate) fn of_path(path: &Path) -> Option<Mount> {
     let mut mounts = mounts();
     mounts.retain(|mount| path.starts_with(&mount.point));
-    // Of those in one place, the one that was mounted last.
+    // `max_by_key` selects the last of several mounts on the same mount point.
     let length = |mount: &Mount| mount.point.as_os_str().len();
     mounts.into_iter().max_by_key(length)
 }
 
-/// The number of the filesystem that `file` is on.
+/// Returns the number of the filesystem that contains `file`.
 pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
     let about = format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd());
     let about = fs::read_to_string(about).ok()?;
@@ -87,7 +87,7 @@ pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
     Some(mount.number)
 }
 
-/// Where the cgroup hierarchy that has `controller` is mounted: `Some("")` asks for version 2.
+/// Returns the mount point of the cgroup hierarchy of `controller`; the empty name means version 2.
 pub(crate) fn cgroup(controller: &str) -> Option<PathBuf> {
     let fits = |mount: &Mount| match controller {
         "" => mount.kind == "cgroup2",
@@ -113,7 +113,7 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Spaces, tabs, newlines and backslashes are written as three octal digits.
+/// Decodes spaces, tabs, newlines and backslashes, which the kernel writes as three octal digits.
 fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

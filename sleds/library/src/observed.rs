@@ -1,8 +1,8 @@
-//! What reads really took, which refreshes the table's estimates.
+//! Observed bandwidths of real reads, which refresh the table's estimates.
 //!
-//! Kept for the process, and in a small file beside the table where there is one that may be
-//! written: a bandwidth a line, `KEY<tab>BYTES_PER_SECOND`, newest last. A device has two: of reading
-//! in best order, and of reading in file order, which has a key of its own ([`in_file_order`]).
+//! The observations are kept for the process, and in a small file beside the table if that file is writable. Each line
+//! of the file is a bandwidth, `KEY<tab>BYTES_PER_SECOND`, newest last. A device has two bandwidths: for best order,
+//! and for file order, which has its own key ([`in_file_order`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -12,18 +12,18 @@ use std::sync::{Mutex, MutexGuard};
 use crate::format::Durable;
 use crate::table::Spread;
 
-/// Observations of a device that count.
+/// Number of observations kept for a device.
 const KEPT: usize = 32;
-/// Fewer say nothing.
+/// Minimum number of observations for an estimate.
 const ENOUGH: usize = 3;
-/// Shorter reads measure latency and luck.
+/// Minimum length of an observed read. Shorter reads measure latency and chance.
 pub(crate) const BYTES_MIN: u64 = 4 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 struct Observed {
     bandwidths: BTreeMap<String, VecDeque<f64>>,
     generation: u64,
-    /// The file to be kept up to date.
+    /// The file that observations are written to.
     path: Option<PathBuf>,
 }
 
@@ -52,17 +52,17 @@ impl Observed {
     }
 }
 
-/// The key of a device's bandwidth in file order.
+/// Returns the key of a device's bandwidth in file order.
 pub(crate) fn in_file_order(key: &str) -> String {
     format!("{key}|linear")
 }
 
-/// Changes whenever [`bandwidth`] may answer otherwise.
+/// Returns a number that changes whenever the results of [`bandwidth`] may change.
 pub(crate) fn generation() -> u64 {
     lock().generation
 }
 
-/// The bandwidth seen, in bytes per second, if it was seen often enough.
+/// Returns the observed bandwidth in bytes per second, if enough observations exist.
 pub(crate) fn bandwidth(key: &str) -> Option<Spread> {
     let observed = lock();
     let kept = observed.bandwidths.get(key)?;
@@ -72,7 +72,7 @@ pub(crate) fn bandwidth(key: &str) -> Option<Spread> {
     Spread::of(&kept.iter().copied().collect::<Vec<_>>())
 }
 
-/// Notes that `bytes` came from the device `key` in `seconds` in which nothing else was waited for.
+/// Records that the device `key` delivered `bytes` in `seconds`, during which the caller waited for nothing else.
 pub(crate) fn note(key: &str, bytes: u64, seconds: f64) {
     let bandwidth = bytes as f64 / seconds;
     if bytes < BYTES_MIN || !bandwidth.is_finite() {
@@ -83,18 +83,18 @@ pub(crate) fn note(key: &str, bytes: u64, seconds: f64) {
     if let Some(path) = observed.path.clone() {
         let text = print(&observed.bandwidths);
         drop(observed);
-        // Another program may write at the same time; either content is good. So is none, so nobody
-        // waits for the medium.
+        // Another program may write at the same time; either content is valid. A lost file is acceptable too, so the
+        // write does not wait for the disk.
         let _ = crate::format::replace(&path, text.as_bytes(), Durable::No);
     }
 }
 
-/// Where observations are kept if the table is `table`.
+/// Returns the path of the observations that belong to `table`.
 pub(crate) fn path_beside(table: &Path) -> PathBuf {
     table.with_extension("observed")
 }
 
-/// Takes in what earlier programs observed, and keeps the file from now on if it may be written.
+/// Loads the observations of earlier programs. From then on, the file is kept up to date if it is writable.
 pub(crate) fn load(path: &Path) {
     let mut observed = lock();
     if observed.path.is_some() {
@@ -113,7 +113,7 @@ pub(crate) fn load(path: &Path) {
     }
 }
 
-/// Forgets what was observed, also what is in the file: after calibrating it is out of date.
+/// Removes all observations, also those in the file. Calibration makes them obsolete.
 pub fn forget(table: &Path) {
     let mut observed = lock();
     observed.bandwidths.clear();

@@ -1,5 +1,5 @@
-//! The paper's pick library (section 4.2): where to read next, for programs that do their own
-//! reading. [`Reader`](crate::Reader) does that too, and better.
+//! The paper's pick library (section 4.2): selects the next part to read, for programs that read by themselves.
+//! [`Reader`](crate::Reader) also reads the parts, and is better.
 //!
 //! | the paper | here | in C |
 //! |---|---|---|
@@ -19,16 +19,17 @@ use crate::read::{Plan, Unit};
 use crate::records::{Peek, Records, with_boundaries};
 use crate::schedule::{Boundaries as _, Cost, Schedule, Stretch, settle};
 
-/// How to pick.
+/// Options of a picker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PickOptions {
-    /// The order; [`Plan::Auto`] is [`Plan::Best`] here, since picks cost the caller nothing.
+    /// Order of the picks. [`Plan::Auto`] is [`Plan::Best`] here, since picks cost the caller nothing.
     pub plan: Plan,
-    /// What should not be cut.
+    /// Unit that picks should not cut.
     pub unit: Unit,
-    /// The longest pick, in bytes. With elements, at least one is picked.
+    /// Maximum length of a pick in bytes. With elements, a pick has at least one element.
     pub preferred: usize,
-    /// Where every part is is looked up again after so many bytes; 0: never.
+    /// Number of picked bytes after which the places of all remaining parts are looked up again. 0 disables the
+    /// refresh.
     pub refresh: u64,
 }
 
@@ -43,30 +44,30 @@ impl Default for PickOptions {
     }
 }
 
-/// A part of the file to be read next.
+/// A part of the file that the caller must read next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pick {
-    /// Its first byte.
+    /// First byte.
     pub offset: u64,
-    /// Bytes in it; never 0.
+    /// Length in bytes; never 0.
     pub length: usize,
-    /// Whether it lay in the page cache when that was last looked up.
+    /// True if the part was in the page cache at the last lookup.
     pub cached: bool,
-    /// Whether it ends inside a record that is longer than the preferred size. The next pick goes
-    /// on with the record.
+    /// True if the pick ends inside a record that is longer than the preferred size. The next pick continues the
+    /// record.
     pub cut: bool,
 }
 
-/// Says where to read next: lowest latency first, lowest offset among equals, every byte of the
-/// file as it was in the beginning exactly once.
+/// Selects the next part to read: lowest latency first, lowest offset among equals. Each byte of the file, with its
+/// length at the beginning, is selected exactly once.
 ///
-/// With records, edges between levels are pulled in to record boundaries, so that no record makes
-/// the reader run over into a dearer level; it reads a little of the cheaper side to find them.
+/// With records, edges between levels are moved to record boundaries. No record then makes the caller continue into a
+/// more expensive level. The picker reads a few bytes of the cheaper side to find the boundaries.
 pub struct Picker {
     file: File,
     options: PickOptions,
     schedule: Schedule,
-    /// The stretch at hand.
+    /// The current stretch.
     current: Option<Stretch>,
     left: u64,
     since_refresh: u64,
@@ -74,10 +75,10 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// Of all of `file`, whatever its position (the paper's `sleds_pick_init`).
+    /// Makes a picker for all of `file`, independent of the file's position (the paper's `sleds_pick_init`).
     ///
     /// # Errors
-    /// If it is not a file with a length, or cannot be examined.
+    /// If `file` has no length, or cannot be examined.
     pub fn new(file: &File, options: PickOptions) -> Result<Picker, DescribeError> {
         let to = length(file)?;
         let from = match options.unit {
@@ -97,12 +98,12 @@ impl Picker {
         Ok(picker)
     }
 
-    /// Bytes that were not picked yet.
+    /// Returns the number of bytes not yet picked.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Nothing is picked any more.
+    /// Ends picking.
     pub fn cancel(&mut self) {
         self.cancelled = true;
     }
@@ -124,8 +125,7 @@ impl Picker {
         Ok(())
     }
 
-    /// Looks up anew where everything is that was not picked yet. Happens by itself now and then:
-    /// [`PickOptions::refresh`].
+    /// Looks up again where the remaining parts are. Runs automatically after each [`PickOptions::refresh`] bytes.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -138,16 +138,16 @@ impl Picker {
         Ok(())
     }
 
-    /// What to read next (the paper's `sleds_pick_next_read`); `None` after the last.
+    /// Returns the next part to read (the paper's `sleds_pick_next_read`); `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be examined, or read to find the ends of records.
+    /// If the file cannot be examined, or its record ends cannot be read.
     pub fn next_read(&mut self) -> Result<Option<Pick>, DescribeError> {
         if self.cancelled {
             return Ok(None);
         }
         let due = self.options.refresh > 0 && self.since_refresh >= self.options.refresh;
-        // Not inside of a record: what follows is no boundary, then.
+        // Not inside a record, where the rest would not begin at a boundary.
         if due && self.current.is_none() {
             self.refresh()?;
         }
@@ -180,7 +180,7 @@ impl Picker {
         Some(stretch)
     }
 
-    /// Where the pick at the beginning of `stretch` ends, and whether it cuts a record.
+    /// Returns the end of the pick at the beginning of `stretch`, and true if the pick cuts a record.
     fn end_of_pick(&self, stretch: Stretch) -> Result<(u64, bool), DescribeError> {
         let preferred = self.options.preferred.max(1) as u64;
         let limit = stretch.offset.saturating_add(preferred);

@@ -1,4 +1,4 @@
-//! Where records end in a file, found without read-ahead.
+//! Finds record ends in a file, without read-ahead.
 
 use std::fs::File;
 use std::io;
@@ -9,25 +9,25 @@ use crate::read::Unit;
 use crate::schedule::{Anywhere, Boundaries, Elements};
 use crate::sys::{self, Mapping};
 
-/// The bytes looked at first; the search doubles them until it finds something.
+/// Number of bytes in the first search. Each further search doubles it.
 const STEP_MIN: u64 = 4 << 10;
 const STEP_MAX: u64 = 256 << 10;
-/// Pages that were copied from count as this process's memory, up to so many bytes.
+/// Number of copied bytes after which the mapped pages are released, since they are accounted to this process's memory.
 const HELD_BYTES_MAX: u64 = 8 << 20;
 
-/// A part of a file, read in random order without read-ahead, which would evict from the cache what
-/// is to be read next.
+/// A part of a file that is read in random order. No read-ahead takes place, which would evict the pages to be read
+/// next.
 pub(crate) struct Peek<'f> {
     file: &'f File,
     mapping: Option<Mapping>,
-    /// Bytes copied out of the mapping since its pages were given back.
+    /// Bytes copied out of the mapping since its pages were last released.
     held: u64,
-    /// The first of them, and the byte after the last.
+    /// Range of these bytes: first byte and end.
     between: (u64, u64),
 }
 
 impl<'f> Peek<'f> {
-    /// Of bytes `from` to `to`.
+    /// Makes a peek into bytes `from` to `to`.
     pub(crate) fn new(file: &'f File, from: u64, to: u64) -> Peek<'f> {
         let start = from / sys::page_size() * sys::page_size();
         let mapping = Mapping::new(file.as_fd(), start, to.max(start + 1) - start).ok();
@@ -39,19 +39,19 @@ impl<'f> Peek<'f> {
         }
     }
 
-    /// Fills `buf` from `at` on; fewer bytes only at the end of the file.
+    /// Fills `buf` from `at` on. Returns fewer bytes only at the end of the file.
     pub(crate) fn read(&mut self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         if let Some(mapping) = &self.mapping {
             match mapping.copy(at, buf) {
-                // The page that holds the end of the file is copied with the zeroes after it.
+                // The page at the end of the file is copied with the zeroes after the end.
                 Ok(copied) => filled = (self.left(at)?.min(copied as u64)) as usize,
                 // A sandbox may forbid the call.
                 Err(_) => self.mapping = None,
             }
             self.give_back(at, filled as u64);
         }
-        // What the mapping does not have is past the end, or cannot be read: this tells which.
+        // The missing bytes are past the end of the file, or cannot be read. A plain read tells the cases apart.
         while filled < buf.len() {
             match self.file.read_at(&mut buf[filled..], at + filled as u64) {
                 Ok(0) => break,
@@ -63,7 +63,7 @@ impl<'f> Peek<'f> {
         Ok(filled)
     }
 
-    /// So many bytes more were copied from `at`.
+    /// Accounts for `bytes` copied from `at`, and releases the mapped pages from time to time.
     fn give_back(&mut self, at: u64, bytes: u64) {
         self.held += bytes;
         self.between = (self.between.0.min(at), self.between.1.max(at + bytes));
@@ -85,7 +85,7 @@ impl<'f> Peek<'f> {
     }
 }
 
-/// Records of a file that end with a byte.
+/// Records of a file that end with the byte `end`.
 pub(crate) struct Records<'p, 'f> {
     pub(crate) peek: &'p mut Peek<'f>,
     pub(crate) end: u8,

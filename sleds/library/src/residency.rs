@@ -1,11 +1,10 @@
-//! Which bytes of a file are in the page cache.
+//! Determines which bytes of a file are in the page cache.
 //!
-//! `cachestat` over the whole file first, then over windows, then `mincore` on those windows that
-//! are mixed. Each counts or looks up every page that is there, so a question whose answer can be
-//! foreseen is left out: of a file that is mixed in a few places looked at, whether it is uniform;
-//! of windows after many mixed ones, whether they are. Halving intervals with `cachestat` alone
-//! degenerates on mixed files, and reading with `RWF_NOWAIT` to see what comes back starts real
-//! read-ahead; neither is done.
+//! The scan calls `cachestat` over the whole file first, then over windows, then `mincore` on the mixed windows. Each
+//! call counts or looks up every present page, so a call with a foreseeable result is omitted. For example, the whole
+//! file is not queried if a few samples are mixed, and windows after many mixed windows are not queried for uniformity.
+//! Two alternatives are not used. Bisection with `cachestat` alone degenerates on mixed files, and reads with
+//! `RWF_NOWAIT` start real read-ahead.
 
 use std::fs::File;
 use std::io;
@@ -16,58 +15,59 @@ use rustix::fs::{Access, AtFlags};
 
 use crate::sys::{self, Mapping};
 
-/// Bytes that one call of `cachestat` decides about at a time.
+/// Bytes of the window that one `cachestat` call covers.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Windows looked at before asking about a whole file.
+/// Windows sampled before a query of the whole file.
 const SAMPLES: u64 = 8;
-/// Bytes of a mixed range that are worth a thread of their own.
+/// Bytes of a mixed range that justify a thread.
 const THREAD_BYTES: u64 = 256 << 20;
 const THREADS_MAX: u64 = 4;
-/// Windows taken for mixed, at most, without asking.
+/// Maximum number of windows that are assumed to be mixed without a query.
 const UNASKED_MAX: u64 = 64;
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
 
-/// Whether bytes are in the page cache.
+/// Presence of bytes in the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// They are.
+    /// In the page cache.
     Cached,
-    /// They are not.
+    /// Not in the page cache.
     Absent,
-    /// The kernel does not tell the caller, who neither owns the file nor may write to it.
+    /// Unknown: the caller neither owns the file nor may write to it, so the kernel refuses the query.
     Unknown,
 }
 
-/// A part of a file that is cached, or not, as a whole.
+/// A part of a file with the same presence throughout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Its first byte.
+    /// First byte.
     pub offset: u64,
-    /// Bytes in it.
+    /// Length in bytes.
     pub length: u64,
-    /// Where they are.
+    /// Presence of the bytes.
     pub presence: Presence,
 }
 
 impl Run {
-    /// The byte after its last.
+    /// Returns the end of the run (exclusive).
     pub fn end(&self) -> u64 {
         self.offset + self.length
     }
 }
 
-/// How one may ask for the residency of a file.
+/// System call that returns the residency of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     Cachestat,
-    /// Overlayfs, whose own inode has no pages; and kernels before 6.5.
+    /// For overlayfs, whose own inode has no pages, and for kernels before 6.5.
     Mincore,
     Forbidden,
 }
 
-/// How to ask for the residency of `file`.
+/// Returns the call that works for `file`.
 pub(crate) fn means(file: &File) -> io::Result<Means> {
-    // `mincore` says "all resident" to those who may not know; only `cachestat` tells them so.
+    // For a caller without permission `mincore` reports "all resident". Only `cachestat` reports the missing
+    // permission.
     match sys::cachestat(file.as_fd(), 0, 1) {
         Ok(_) if is_overlay(file) => Ok(Means::Mincore),
         Ok(_) => Ok(Means::Cachestat),
@@ -84,7 +84,7 @@ fn is_overlay(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type == OVERLAYFS_MAGIC)
 }
 
-/// The kernel's own rule for `mincore` and `cachestat`: owner, or may write.
+/// Applies the kernel's own rule for `mincore` and `cachestat`: the caller is the owner, or may write.
 fn may_ask(file: &File) -> bool {
     use std::os::fd::AsRawFd;
     let owner = rustix::fs::fstat(file).map(|stat| stat.st_uid);
@@ -95,11 +95,11 @@ fn may_ask(file: &File) -> bool {
     rustix::fs::accessat(rustix::fs::CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// What is cached of bytes `from` to `to` of a file, in order, without gaps; neighbours differ.
-/// Edges are at page boundaries, or at `from` and `to`.
+/// Returns the cached and uncached runs of bytes `from` to `to` of a file, in order, without gaps. Adjacent runs
+/// differ. Edges are at page boundaries, or at `from` and `to`.
 ///
 /// # Errors
-/// If the file has no page cache one could ask about (a pipe), or is not open for reading.
+/// If the file has no page cache that can be queried (a pipe), or is not open for reading.
 pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
     let mut runs = Runs::new(from, to);
     if from >= to {
@@ -117,8 +117,8 @@ pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
     Ok(runs.runs)
 }
 
-/// What is cached of a range that is mixed, by several threads if it is large: `mincore` takes some
-/// 70 ns a page, and holds up nobody.
+/// Scans a mixed range, with several threads if the range is large: `mincore` takes about 70 ns per page, and blocks no
+/// other process.
 fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
     let part = |from, to| -> io::Result<Vec<Run>> {
         let mut runs = Runs::new(from, to);
@@ -150,7 +150,7 @@ fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
         for (begin, end, thread) in others {
             let found = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // There may be no more threads than these.
+                // The system may refuse further threads.
                 Err(_) => part(begin, end),
             };
             runs.append(found?);
@@ -159,8 +159,8 @@ fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
     })
 }
 
-/// Whether all of a range that is not empty is cached, nothing of it (`Absent`), or neither
-/// (`None`).
+/// Returns `Cached` if all bytes of a non-empty range are cached, `Absent` if no byte is cached, and `None` for a mixed
+/// range.
 pub(crate) fn uniform(
     file: &File,
     means: Means,
@@ -179,7 +179,7 @@ pub(crate) fn uniform(
     }
 }
 
-/// The runs so far.
+/// Runs found so far.
 struct Runs {
     from: u64,
     to: u64,
@@ -195,7 +195,7 @@ impl Runs {
         }
     }
 
-    /// What was found out of the bytes after those told of.
+    /// Appends runs that begin where this list ends.
     fn append(&mut self, found: Vec<Run>) {
         let mut found = found.into_iter();
         if let Some(first) = found.next() {
@@ -204,7 +204,7 @@ impl Runs {
         }
     }
 
-    /// The bytes up to `end` that were not told of yet.
+    /// Appends a run up to `end`.
     fn push(&mut self, end: u64, presence: Presence) {
         let offset = self.runs.last().map_or(self.from, Run::end);
         let end = end.min(self.to);
@@ -222,7 +222,7 @@ impl Runs {
     }
 }
 
-/// The pages asked about: `start` and `end` are page boundaries.
+/// The queried pages. `start` and `end` are page boundaries.
 struct Scan<'f> {
     file: &'f File,
     start: u64,
@@ -250,7 +250,7 @@ impl<'f> Scan<'f> {
         })
     }
 
-    /// What all of it is; `None` if it is mixed, or seems to be.
+    /// Returns the presence of the whole range; `None` if the range is mixed, or samples suggest so.
     fn whole(&self) -> io::Result<Option<Presence>> {
         let windows = (self.end - self.start) / WINDOW_BYTES;
         if windows > SAMPLES * SAMPLES {
@@ -274,8 +274,8 @@ impl<'f> Scan<'f> {
                 at = end;
                 unasked = 0;
             } else {
-                // As many more as were mixed before it, so that no more than twice what has to be
-                // looked at page by page is.
+                // The number of unqueried windows follows the number of preceding mixed windows. The page-by-page scan
+                // therefore covers at most twice the pages that it must.
                 let end = end_of(at, 1 + unasked).min(self.end);
                 self.pages(at, end, runs)?;
                 at = end;
@@ -285,7 +285,7 @@ impl<'f> Scan<'f> {
         Ok(())
     }
 
-    /// Page by page, by `mincore`; by `cachestat` where the file cannot be mapped.
+    /// Scans page by page with `mincore`, or with `cachestat` if the file cannot be mapped.
     fn pages(&mut self, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
         const PAGES_MAX: usize = 64 << 10;
         if self.mapping.is_none() {

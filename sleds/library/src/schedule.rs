@@ -1,29 +1,29 @@
-//! The order of reading: lowest latency first, lowest offset among equals, every byte once (the
-//! paper's section 4.2). No I/O but through [`Boundaries`].
+//! The order of reading: lowest latency first, lowest offset among equals, every byte once (the paper's section 4.2).
+//! All I/O goes through [`Boundaries`].
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// How dear a part of a file is; only the order counts.
+/// Cost of a part of a file. Only the order of costs matters.
 ///
-/// A latency in seconds. Positive floating-point numbers are ordered as their bits are.
+/// The value is a latency in seconds, as bits: positive floating-point numbers have the order of their bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Cost(u64);
 
 impl Cost {
     /// In the page cache.
     pub(crate) const CACHED: Cost = Cost(0);
-    /// Nowhere: a hole.
+    /// A hole.
     pub(crate) const HOLE: Cost = Cost(1);
 
-    /// On a device with this latency in seconds; dearest if it is not known.
+    /// Returns the cost of a device with this latency in seconds. An unknown latency is the highest cost.
     pub(crate) fn device(latency_s: Option<f64>) -> Cost {
         let latency = latency_s.filter(|latency| *latency >= 0.0);
         Cost(latency.unwrap_or(f64::INFINITY).to_bits().max(2))
     }
 }
 
-/// A part of a file that is equally dear throughout; never empty.
+/// A part of a file with the same cost throughout; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stretch {
     pub(crate) offset: u64,
@@ -31,11 +31,11 @@ pub(crate) struct Stretch {
     pub(crate) cost: Cost,
 }
 
-/// Where units that must not be cut begin and end.
+/// Boundaries of units that must not be cut.
 pub(crate) trait Boundaries {
-    /// The first place in `from..=limit` where a unit ends that is seen to end there.
+    /// Returns the first end of a unit in `from..=limit`, if the search can recognize it as an end.
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>>;
-    /// The last place in `limit + 1..=from` where a unit ends.
+    /// Returns the last end of a unit in `limit + 1..=from`.
     fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>>;
 }
 
@@ -74,8 +74,8 @@ impl Boundaries for Elements {
     }
 }
 
-/// Makes cheap stretches of up to `worth` bytes as dear as their neighbours on both sides, if those are
-/// equally dear: one long request to a device in place of many short ones.
+/// Raises the cost of cheap stretches of up to `worth` bytes to the cost of both neighbours, if the neighbours have
+/// equal costs. A device then gets one long request instead of many short requests.
 pub(crate) fn read_over(stretches: &mut [Stretch], worth: u64) {
     for at in 1..stretches.len().saturating_sub(1) {
         let (before, over, after) = (stretches[at - 1], stretches[at], stretches[at + 1]);
@@ -85,22 +85,21 @@ pub(crate) fn read_over(stretches: &mut [Stretch], worth: u64) {
     }
 }
 
-/// Moves the edges between stretches to boundaries of units: a unit belongs to the dearest stretch
-/// that it touches (the paper's figure 4). A stretch without a boundary in it goes to the dearer
-/// one beside it.
+/// Moves the edges between stretches to boundaries of units: a unit belongs to the most expensive stretch that it
+/// touches (the paper's figure 4). A stretch without a boundary joins the more expensive neighbour.
 ///
-/// Looks only at the cheaper side of an edge. Whether a record ends exactly at the edge is seen in
-/// the byte before it; if that is on the dear side it is not looked at, and the first record of the
-/// cheap side goes to the dear one in any case.
+/// The search reads only the cheaper side of an edge. The byte before the edge shows if a record ends exactly there. If
+/// this byte is on the expensive side, it is not read, and the first record of the cheap side always moves to the
+/// expensive side.
 ///
-/// The outer edges must be boundaries, and stay.
+/// The outer edges must be boundaries, and do not move.
 pub(crate) fn settle(
     stretches: impl IntoIterator<Item = Stretch>,
     boundaries: &mut dyn Boundaries,
 ) -> io::Result<Vec<Stretch>> {
     let mut out: Vec<Stretch> = Vec::new();
     for mut next in stretches {
-        // Whether the edge between the last and the next one is a boundary already.
+        // True if the edge between the last and the next stretch is already a boundary.
         let mut settled = false;
         loop {
             let Some(last) = out.last_mut() else {
@@ -142,10 +141,10 @@ pub(crate) fn settle(
     Ok(out)
 }
 
-/// What is still to be read, dearest last.
+/// Parts not yet read, most expensive last.
 #[derive(Default, Debug)]
 pub(crate) struct Schedule {
-    /// Ends by cost and offset.
+    /// Ends of stretches by cost and offset.
     stretches: BTreeMap<(Cost, u64), u64>,
 }
 
@@ -156,14 +155,14 @@ impl Schedule {
         }
     }
 
-    /// The cheapest stretch at least as dear as `least`; the first of those equally cheap.
+    /// Returns the cheapest stretch with a cost of at least `least`, and the first among equal costs.
     pub(crate) fn first(&self, least: Cost) -> Option<Stretch> {
         let mut from = self.stretches.range((least, 0)..);
         let (&(cost, offset), &end) = from.next()?;
         Some(Stretch { offset, end, cost })
     }
 
-    /// Takes the bytes of `stretch`, as [`Schedule::first`] gave it, before `end`.
+    /// Removes the bytes before `end` from `stretch`, which [`Schedule::first`] returned.
     pub(crate) fn take(&mut self, stretch: Stretch, end: u64) {
         self.stretches.remove(&(stretch.cost, stretch.offset));
         if end < stretch.end {
@@ -171,7 +170,7 @@ impl Schedule {
         }
     }
 
-    /// Empties it; what it held, by offset, joined.
+    /// Removes all stretches, and returns them joined and sorted by offset.
     pub(crate) fn drain(&mut self) -> Vec<(u64, u64)> {
         let stretches = std::mem::take(&mut self.stretches);
         let mut all: Vec<_> = stretches

@@ -1,10 +1,10 @@
-//! The order of reading against its definition, over files in memory.
+//! Compares the order of reading with its definition, on files in memory.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Lines of a text in memory, and where the search looked.
+/// Lines of a text in memory, and the ranges that were searched.
 struct Lines<'t> {
     text: &'t [u8],
     looked: Vec<(u64, u64)>,
@@ -30,7 +30,7 @@ impl Boundaries for Lines<'_> {
     }
 }
 
-/// Stretches of these lengths and costs, one after the other.
+/// Returns adjacent stretches with these lengths and costs.
 fn stretches(of: &[(u64, u8)]) -> Vec<Stretch> {
     let mut at = 0;
     let mut all = Vec::new();
@@ -106,7 +106,7 @@ fn costs() -> impl Strategy<Value = Vec<(u64, u8)>> {
     prop::collection::vec((1_u64..20, 0_u8..4), 1..30)
 }
 
-/// `of`, cut or stretched to `length` bytes.
+/// Returns the stretches of `of`, shortened or extended to `length` bytes.
 fn fitted(of: &[(u64, u8)], length: u64) -> Vec<Stretch> {
     let mut all = stretches(of);
     all.retain(|one| one.offset < length);
@@ -159,8 +159,8 @@ proptest! {
             let dearest = (start..end).map(|at| cost_at(at, &all)).max().unwrap();
             let given = cost_at(start, &settled);
             prop_assert!((start..end).all(|at| cost_at(at, &settled) == given), "line cut");
-            // Dearer only if it begins at an edge whose other side is that dear: whether it does is
-            // not looked up there.
+            // A higher cost is correct only if the unit begins at an edge whose other side has that cost: the search
+            // does not read that side.
             let before = start.checked_sub(1).map(|at| cost_at(at, &settled));
             prop_assert!(given == dearest || (given > dearest && before == Some(given)));
             start = end;

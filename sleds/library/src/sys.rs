@@ -1,4 +1,4 @@
-//! System calls that no safe wrapper exists for.
+//! System calls without a safe wrapper.
 #![allow(
     unsafe_code,
     reason = "calls into libc; each is one call whose arguments are made right here, and a mapping whose memory is never touched by us, only named to the kernel"
@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// `cachestat(2)` (Linux 6.5) has one number on all architectures; libc has no wrapper.
+/// `cachestat(2)` (Linux 6.5) has the same number on all architectures; libc has no wrapper.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// `preadv2` flag of Linux 6.14: pages read in for this call are dropped after it.
+/// `preadv2` flag of Linux 6.14: pages that this call reads in are dropped after the call.
 const RWF_DONTCACHE: libc::c_int = 0x80;
 /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 
-/// Bytes in a page.
+/// Returns the page size in bytes.
 pub(crate) fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
@@ -32,7 +32,7 @@ struct CachestatRange {
     length: u64,
 }
 
-/// What `cachestat(2)` says of a range, in pages.
+/// Result of `cachestat(2)` for a range, in pages.
 #[repr(C)]
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct CacheStat {
@@ -43,14 +43,14 @@ pub(crate) struct CacheStat {
     pub(crate) recently_evicted: u64,
 }
 
-/// How many pages of a range of a file are in the page cache. Starts no I/O.
+/// Returns the number of pages of a range of a file in the page cache. Starts no I/O.
 ///
 /// # Errors
 /// EPERM for a file that the caller neither owns nor may write; ENOSYS before Linux 6.5.
 pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<CacheStat> {
     let range = CachestatRange { offset, length };
     let mut stat = CacheStat::default();
-    // SAFETY: both structures have the layout of the kernel's, and outlive the call.
+    // SAFETY: both structures have the layout of the kernel's structures, and outlive the call.
     check(unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -63,15 +63,15 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Res
     Ok(stat)
 }
 
-/// A part of a file in the address space, for asking the kernel about it and having it copied.
+/// A part of a file in the address space, for querying the kernel about it and copying from it.
 ///
-/// Invariant: the memory is never dereferenced here, nor lent out. The file may shrink at any time,
-/// and touching a page past its end would kill the process; the kernel, asked to copy it, answers
-/// EFAULT. So no signal handler is needed.
+/// Invariant: the memory is never dereferenced in this process, nor borrowed. The file may shrink at any time, and an
+/// access to a page past its end would kill the process. If the kernel copies such a page, the result is EFAULT, so no
+/// signal handler is needed.
 pub(crate) struct Mapping {
     address: NonNull<libc::c_void>,
     length: usize,
-    /// Where in the file it begins.
+    /// Offset of the mapping in the file.
     offset: u64,
 }
 
@@ -79,13 +79,13 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes from `offset`, a multiple of the page size. Reads nothing in, and does
-    /// no read-ahead later.
+    /// Maps `length` bytes from `offset`, which must be a multiple of the page size. Reads no pages, and disables
+    /// read-ahead.
     pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<Mapping> {
         let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
         let length = usize::try_from(length).map_err(too_large)?;
         let at = libc::off_t::try_from(offset).map_err(too_large)?;
-        // SAFETY: a new mapping at a place of the kernel's choice; the arguments are plain numbers.
+        // SAFETY: a new mapping at an address of the kernel's choice; the arguments are plain numbers.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -105,21 +105,21 @@ impl Mapping {
             length,
             offset,
         };
-        // SAFETY: the range is the mapping just made. Advice changes no memory; if it is refused,
-        // reads are only slower.
+        // SAFETY: the range is the mapping just made. The advice changes no memory; if the kernel refuses it, reads are
+        // only slower.
         unsafe { libc::madvise(address.as_ptr(), length, libc::MADV_RANDOM) };
         Ok(mapping)
     }
 
-    /// The mapping's part of `length` bytes from the file's byte `at`; `None` if it is not inside.
+    /// Returns the address of `length` bytes from the file's byte `at` on; `None` if they are not inside the mapping.
     fn part(&self, at: u64, length: usize) -> Option<*mut libc::c_void> {
         let start = usize::try_from(at.checked_sub(self.offset)?).ok()?;
         let end = start.checked_add(length)?;
         (end <= self.length).then(|| self.address.as_ptr().wrapping_byte_add(start))
     }
 
-    /// Which pages are resident, from the file's byte `at` (a multiple of the page size) on: bit 0
-    /// of each byte of `pages`. Says "all" for a file that the caller neither owns nor may write.
+    /// Stores the residency of pages from the file's byte `at` (a multiple of the page size) on in bit 0 of each byte
+    /// of `pages`. Reports "all resident" for a file that the caller neither owns nor may write.
     pub(crate) fn residency(&self, at: u64, pages: &mut [u8]) -> io::Result<()> {
         let length = pages.len() * rustix::param::page_size();
         let inside = usize::try_from(self.offset + self.length as u64 - at).unwrap_or(usize::MAX);
@@ -130,11 +130,11 @@ impl Mapping {
         Ok(())
     }
 
-    /// Copies from the file's byte `at` on, without read-ahead; returns how much there was before
-    /// the end of the page that holds the end of the file.
+    /// Copies bytes from the file's byte `at` on, without read-ahead. Returns the number of bytes up to the end of the
+    /// page that contains the end of the file.
     ///
     /// # Errors
-    /// EPERM or ENOSYS where a sandbox forbids the call; EFAULT is no error but "0 bytes".
+    /// EPERM or ENOSYS if a sandbox forbids the call. EFAULT is not an error: it returns 0.
     pub(crate) fn copy(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
         let part = self
             .part(at, buf.len())
@@ -147,8 +147,8 @@ impl Mapping {
             iov_base: part,
             iov_len: buf.len(),
         };
-        // SAFETY: the kernel writes to `buf` only, which is borrowed for the call and as long as
-        // `local` says; it reads from the mapping, or fails without harm if there is no page.
+        // SAFETY: the kernel writes only to `buf`, which is borrowed for the call and is as long as `local` states. The
+        // kernel reads from the mapping, or fails without harm if a page is missing.
         let copied = check(unsafe {
             libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
                 as libc::c_long
@@ -159,14 +159,13 @@ impl Mapping {
         }
     }
 
-    /// Takes the pages of bytes `from` to `to` of the file out of the address space; they stay in the
-    /// page cache.
+    /// Removes the pages of bytes `from` to `to` of the file from the address space. They stay in the page cache.
     pub(crate) fn forget(&self, from: u64, to: u64) {
         let start = from / page_size() * page_size();
         let length = usize::try_from(to.saturating_sub(start)).unwrap_or(0);
         if let Some(part) = self.part(start, length) {
-            // SAFETY: the range lies in the mapping, whose memory nobody holds. If it is refused, the
-            // pages are counted as this process's for longer.
+            // SAFETY: the range lies in the mapping, whose memory is not borrowed. If the kernel refuses the call, the
+            // pages stay accounted to this process for longer.
             unsafe { libc::madvise(part, length, libc::MADV_DONTNEED) };
         }
     }
@@ -174,12 +173,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping's, and nothing points into it.
+        // SAFETY: the range belongs to this mapping, and no pointer into it is in use.
         unsafe { libc::munmap(self.address.as_ptr(), self.length) };
     }
 }
 
-/// An extent as FIEMAP gives it.
+/// An extent in the format of FIEMAP.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RawExtent {
@@ -191,16 +190,18 @@ pub(crate) struct RawExtent {
     reserved: [u32; 3],
 }
 
-/// Asks by a number that is made of direction and length of its argument (`linux/ioctl.h`).
+/// Issues an ioctl. Its number encodes the direction and the length of the argument (`linux/ioctl.h`).
 ///
 /// # Errors
-/// What the filesystem says; ENOTTY if it has no such. InvalidInput if the argument is shorter than the number says.
+/// The error of the filesystem; ENOTTY if the filesystem does not support the ioctl. `InvalidInput` if the argument is
+/// shorter than the number states.
 pub(crate) fn ioctl(fd: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io::Result<()> {
     let length = (number >> 16) as usize & 0x3fff;
     if argument.len() < length {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: who answers such a number reads and writes as many bytes as it says, which are there.
+    // SAFETY: the request number encodes the argument's size; the kernel accesses at most that many bytes, and
+    // `argument` is at least that long.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), number as _, argument.as_mut_ptr()) }.into())?;
     Ok(())
 }
@@ -218,7 +219,7 @@ struct Fiemap {
     extents: [RawExtent; EXTENTS_MAX],
 }
 
-/// The next extents of a file from byte `start` on, within `length` bytes; empty if there are none.
+/// Returns the next extents of a file from byte `start` on, within `length` bytes.
 pub(crate) fn fiemap(fd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<Vec<RawExtent>> {
     let mut map = Fiemap {
         start,
@@ -229,35 +230,35 @@ pub(crate) fn fiemap(fd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<
         reserved: 0,
         extents: [RawExtent::default(); EXTENTS_MAX],
     };
-    // SAFETY: the structure is the kernel's, with room for the `count` extents that it announces.
+    // SAFETY: the structure has the layout of the kernel's, with space for the `count` extents that it announces.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) }.into())?;
     let mapped = (map.mapped as usize).min(EXTENTS_MAX);
     Ok(map.extents[..mapped].to_vec())
 }
 
-/// Reads at `at` without leaving in the page cache what was not there.
+/// Reads at `at`. Pages that were not cached before do not stay in the page cache.
 ///
 /// # Errors
-/// EOPNOTSUPP or EINVAL where kernel or filesystem cannot.
+/// EOPNOTSUPP or EINVAL if the kernel or the filesystem does not support the flag.
 pub(crate) fn read_dontcache(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
     let part = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
         iov_len: buf.len(),
     };
     let at = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the kernel writes to `buf` only, which is borrowed for the call.
+    // SAFETY: the kernel writes only to `buf`, which is borrowed for the call.
     check(
         unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, at, RWF_DONTCACHE) }
             as libc::c_long,
     )
 }
 
-/// Bytes in a block device.
+/// Returns the size of a block device in bytes.
 pub(crate) fn block_device_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     /// `_IOR(0x12, 114, size_t)`.
     const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
     let mut bytes = 0_u64;
-    // SAFETY: the kernel writes the eight bytes that it is given, which outlive the call.
+    // SAFETY: the kernel writes exactly the eight bytes of `bytes`, which outlives the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64 as _, &raw mut bytes) }.into())?;
     Ok(bytes)
 }

@@ -1,4 +1,4 @@
-//! What reading costs on which device: the paper's `sleds_table` (section 4.1), kept in a file.
+//! The cost of reading on each device: the paper's `sleds_table` (section 4.1), kept in a file.
 
 use std::path::PathBuf;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{Class, Device};
 
-/// An estimate and how far it may be off: the 10th, 50th and 90th percentile of what was measured.
+/// An estimate with its range: the 10th, 50th and 90th percentile of the measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// One in ten is lower.
+    /// 10th percentile.
     pub low: f64,
-    /// Half are lower.
+    /// Median.
     pub median: f64,
-    /// One in ten is higher.
+    /// 90th percentile.
     pub high: f64,
 }
 
 impl Spread {
-    /// Exactly one value.
+    /// Makes a spread of exactly one value.
     pub const fn exactly(value: f64) -> Spread {
         Spread {
             low: value,
@@ -28,7 +28,7 @@ impl Spread {
         }
     }
 
-    /// Of samples, in any order; `None` of none.
+    /// Makes a spread of samples in any order; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Spread> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -41,29 +41,29 @@ impl Spread {
         })
     }
 
-    /// Whether the numbers are in order and could be real: positive and finite.
+    /// Returns true if the numbers are in order and possible: positive and finite.
     pub fn is_sane(&self) -> bool {
         self.low > 0.0 && self.low <= self.median && self.median <= self.high && self.high < 1e18
     }
 }
 
-/// What reading costs at one level.
+/// Cost of reading at one level.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
 pub struct Rates {
     /// Seconds until the first byte.
     pub latency_s: Spread,
-    /// Bytes per second after that, as the best plan reads.
+    /// Bytes per second after the first byte, with the best plan.
     pub bandwidth_Bps: Spread,
-    /// Bytes per second as the linear plan reads: by `read`, with the kernel's read-ahead. `None`:
-    /// the same.
+    /// Bytes per second with the linear plan: by `read`, with the kernel's read-ahead. `None` if equal to
+    /// `bandwidth_Bps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_Bps: Option<Spread>,
 }
 
 impl Rates {
-    /// Bytes per second in file order.
+    /// Returns bytes per second in file order.
     pub fn in_file_order(&self) -> Spread {
         self.linear_Bps.unwrap_or(self.bandwidth_Bps)
     }
@@ -74,15 +74,15 @@ impl Rates {
     }
 }
 
-/// A part of a device with rates of its own: the outer tracks of a disk are faster than the inner.
+/// A part of a device with rates of its own: the outer tracks of a disk are faster than the inner tracks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
 pub struct Zone {
-    /// What it is called: `outer`, `inner`; empty if it is the whole device.
+    /// Name: `outer`, `inner`; empty for the whole device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its first byte on the device.
+    /// First byte on the device.
     #[serde(default)]
     pub start: u64,
     /// As in [`Rates`].
@@ -95,7 +95,7 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// What reading there costs.
+    /// Returns the cost of reading in this zone.
     pub fn rates(&self) -> Rates {
         Rates {
             latency_s: self.latency_s,
@@ -109,22 +109,22 @@ impl Zone {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The level's name, as [`Level`](crate::Level) shows it.
+    /// Name of the level, as [`Level`](crate::Level) shows it.
     pub name: String,
-    /// What the device is known by ([`Device::identity`]).
+    /// Identity of the device ([`Device::identity`]).
     pub identity: String,
-    /// Its kind.
+    /// Class of the device.
     pub class: Class,
-    /// When it was measured, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     #[serde(default)]
     pub measured: u64,
-    /// Its parts, by where they begin; the first begins at 0.
+    /// Zones by their first byte; the first begins at 0.
     #[serde(rename = "zone")]
     pub zones: Vec<Zone>,
 }
 
 impl Entry {
-    /// The part that holds byte `at` of the device; the first if the place is not known.
+    /// Returns the zone that contains byte `at` of the device; the first zone if the place is unknown.
     pub fn zone(&self, at: Option<u64>) -> &Zone {
         let at = at.unwrap_or(0);
         let after = self.zones.partition_point(|zone| zone.start <= at);
@@ -132,35 +132,35 @@ impl Entry {
     }
 }
 
-/// Where the numbers of a level are from.
+/// Origin of a level's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// `sleds calibrate` measured them.
+    /// Measured by `sleds calibrate`.
     Measured,
-    /// They are what is usual for the device's class; nobody measured.
+    /// Usual values of the device's class, not measured.
     Default,
-    /// Reads on this machine really took so since.
+    /// Observed in real reads on this machine since.
     Observed,
-    /// There are none.
+    /// No numbers are known.
     Unknown,
 }
 
-/// What reading costs on each device of a machine.
+/// Cost of reading on each device of a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The machine it was measured on (see [`machine`]).
+    /// Machine of the measurement (see [`machine`]).
     pub machine: String,
-    /// What reading costs that goes to the page cache only.
+    /// Cost of reading from the page cache.
     pub memory: Rates,
-    /// Whether `memory` was measured.
+    /// Origin of `memory`.
     pub memory_source: Source,
-    /// The devices.
+    /// Devices with measured rates.
     pub devices: Vec<Entry>,
 }
 
 impl Default for Table {
-    /// A table of no devices: everything is the default of its class.
+    /// Makes a table without devices: each device has the default rates of its class.
     fn default() -> Table {
         Table {
             machine: machine(),
@@ -172,7 +172,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The entry of the topmost device in `chain` that is in the table.
+    /// Returns the entry of the topmost device in `chain` that is in the table.
     pub fn find(&self, chain: &[Device]) -> Option<&Entry> {
         let mut chain = chain.iter();
         chain.find_map(|device| {
@@ -181,14 +181,14 @@ impl Table {
         })
     }
 
-    /// Puts in an entry, in place of one of the same device.
+    /// Inserts an entry. Replaces an existing entry of the same device.
     pub fn put(&mut self, entry: Entry) {
         self.devices.retain(|one| one.identity != entry.identity);
         self.devices.push(entry);
         self.devices.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// What is wrong with it, in words; `None` if nothing is.
+    /// Returns a description of the first fault; `None` if the table is valid.
     pub fn fault(&self) -> Option<String> {
         if !self.memory.is_sane() {
             return Some("the rates of memory are no possible numbers".to_owned());
@@ -223,7 +223,7 @@ fn entry_fault(entry: &Entry) -> Option<String> {
     })
 }
 
-/// What reading usually costs on devices of a class, for want of measurements: wide ranges, since
+/// Returns the usual cost of reading on devices of a class, used without measurements. The ranges are wide, since
 /// devices differ. `None` for [`Class::Unknown`].
 pub fn usual(class: Class) -> Option<Rates> {
     let (latency, bandwidth) = match class {
@@ -243,7 +243,7 @@ pub fn usual(class: Class) -> Option<Rates> {
     })
 }
 
-/// What the machine is known by, whatever it was booted into: its machine id, else its name.
+/// Returns the identity of the machine, which does not depend on the booted system: its machine id, or its host name.
 pub fn machine() -> String {
     let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
     let mut id = id
@@ -258,39 +258,39 @@ pub fn machine() -> String {
     }
 }
 
-/// Why there is no table to be used. The defaults are, then.
+/// Reasons for which no table is usable. The defaults apply in that case.
 #[derive(thiserror::Error, Debug)]
 pub enum TableError {
-    /// Nobody calibrated yet.
+    /// The machine was not calibrated yet.
     #[error("no device table; run `sleds calibrate` to measure this machine (looked for {})", list(.looked))]
     Missing {
-        /// Where one would be.
+        /// Paths that were tried.
         looked: Vec<PathBuf>,
     },
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("device table {path}: {source}", path = .path.display())]
     Io {
-        /// The file.
+        /// The table's file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// It is not a table, or its numbers cannot be.
+    /// The file is not a table, or its numbers are impossible.
     #[error("device table {path} is broken: {why}; run `sleds calibrate` to write a new one", path = .path.display())]
     Broken {
-        /// The file.
+        /// The table's file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         why: String,
     },
-    /// It was measured elsewhere.
+    /// The table was measured on another machine.
     #[error("device table {path} is of another machine ({theirs}, this one is {ours}); run `sleds calibrate` here", path = .path.display())]
     OtherMachine {
-        /// The file.
+        /// The table's file.
         path: PathBuf,
-        /// The machine it was measured on.
+        /// Machine of the measurement.
         theirs: String,
-        /// This one.
+        /// This machine.
         ours: String,
     },
 }

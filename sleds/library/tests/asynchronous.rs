@@ -1,4 +1,4 @@
-//! Reading from a task, by an executor that has one.
+//! Tests of reading from a task, with a minimal executor.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{Random, can_evict, cold, joined, mix, path, scratch, skipped, text};
 use sleds::{AsyncReader, Plan, ReadOptions, Unit};
 
-/// Longer than anything here takes, so that a lost waking fails instead of hanging.
+/// Time limit that is longer than any test takes, so that a lost wakeup fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a message when woken.
@@ -30,7 +30,7 @@ fn bell() -> (Waker, Receiver<()>) {
     (Arc::new(Bell(sender)).into(), receiver)
 }
 
-/// Polls a future when it was woken, and only then.
+/// Polls a future only after it was woken.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let (waker, woken) = bell();
     let mut future = pin!(future);
@@ -83,7 +83,7 @@ fn pieces_are_those_of_the_reader_in_its_order() {
             all.iter()
                 .all(|(_, data)| data.ends_with(b"\n") || content.ends_with(data))
         );
-        // After the end comes nothing, however often one asks.
+        // After the end, every call returns `None`.
         assert!(run(reader.next_piece()).unwrap().is_none());
     }
     match can_evict(dir.path()) {
@@ -143,7 +143,7 @@ fn dropping_it_ends_the_reading_and_closes_the_file() {
     let (file, mut writer) = pipe();
     let reader = AsyncReader::new(file, ReadOptions::default()).unwrap();
     drop(reader);
-    // The thread may be in the middle of a read, which has to end first; it begins no other.
+    // The thread may be inside a read, which has to end first. It begins no other read.
     let error = loop {
         if let Err(error) = writer.write_all(&[0; 4096]) {
             break error;
@@ -163,7 +163,7 @@ fn it_reads_only_a_little_ahead_of_its_caller() {
         ..ReadOptions::default()
     };
     let mut reader = AsyncReader::new(file, options).unwrap();
-    // A piece that is taken shows that the thread is at work.
+    // A received piece shows that the thread is at work.
     writer.write_all(&[1; CHUNK]).unwrap();
     assert!(run(reader.next_piece()).unwrap().is_some());
     let (mut written, mut refused) = (0, 0);

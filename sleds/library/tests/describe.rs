@@ -1,5 +1,5 @@
-//! SLEDs say what is where: of files in the cache and not, sparse, in memory, on overlays, and of
-//! those that one may not ask about.
+//! Tests of SLEDs: of cached and uncached files, sparse files, files in memory, files on overlays, and files whose
+//! residency the caller may not query.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn spread(median: f64) -> Spread {
     }
 }
 
-/// Cover exactly, in order, and neighbours differ.
+/// Asserts that the SLEDs are in order, cover the file exactly, and that adjacent SLEDs differ.
 fn assert_well_formed(sleds: &[Sled], length: u64) {
     let mut at = 0;
     for sled in sleds {
@@ -75,7 +75,7 @@ fn looking_changes_nothing_and_agrees_with_itself() {
             "seed {seed}, round {round}"
         );
         assert_well_formed(&describe(&file).unwrap(), length);
-        // A part says the same as the whole.
+        // The query of a part agrees with the query of the whole file.
         let (a, b) = (random.below(length), random.below(length));
         let (from, to) = (a.min(b), a.max(b));
         let part = residency(&file, from, to).unwrap();
@@ -89,7 +89,7 @@ fn looking_changes_nothing_and_agrees_with_itself() {
     }
 }
 
-/// Neighbours that are alike made one.
+/// Joins adjacent runs with equal presence.
 fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for run in runs {
@@ -110,7 +110,7 @@ fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
     file.set_len(length).unwrap();
     let file = File::open(path(&dir, "file")).unwrap();
     let mut random = Random(22);
-    // Pages of a hole are cached when they are read. First some stretches, then a page of every MiB.
+    // Pages of a hole are cached by reading them: first some dense stretches, then a page of every MiB.
     let (mut dense, mut everywhere) = (Vec::new(), Vec::new());
     for _ in 0..6 {
         let first = random.below(length / PAGE - 3000);
@@ -134,7 +134,7 @@ fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
                 residency(&file, at, end).unwrap()
             }))
         };
-        // Where memory is short, pages go while we look.
+        // If memory is short, pages are evicted during the query.
         let calm = (0..20).find_map(|_| {
             let (before, parts, after) = (whole(), parts(), whole());
             (before == after).then_some((after, parts))
@@ -210,11 +210,12 @@ fn what_has_no_length_is_refused_by_what_it_is() {
     assert!(describe(&empty).unwrap().is_empty());
 }
 
-/// Runs a test of this program as nobody, in a process of its own.
+/// Runs a test of this program as the user nobody, in a process of its own.
 fn as_nobody(test: &str, file: &Path) -> bool {
     let program = std::env::current_exe().unwrap();
-    // Where anybody may run it. Another process writes it: what this one has open for writing, a test
-    // beside this one may be handing on to its own child at that moment, and then it cannot be run.
+    // The program is copied to a directory that every user may access. Another process writes the copy: a descriptor
+    // open for writing in this process may be inherited by a child of a concurrent test, and the copy could then not be
+    // executed.
     let copy = file.with_file_name("program");
     let copied = Command::new("cp").arg(program).arg(&copy).status();
     assert!(copied.unwrap().success());
@@ -260,7 +261,7 @@ fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
     assert!(as_nobody(name, &path(&dir, "file")));
 }
 
-/// A mount that goes with its test.
+/// A mount that is removed at the end of its test.
 struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
@@ -309,7 +310,7 @@ fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
     assert_eq!(estimate.cached, Some(8 * PAGE));
 }
 
-/// A table whose only device is the one that `file` is on.
+/// Returns a table whose only device is the device of `file`.
 fn table_of(file: &File, zones: Vec<Zone>) -> Table {
     let place = Place::of(file).unwrap();
     let mut table = Table::default();
@@ -347,10 +348,10 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
         (delivery.seconds.low, delivery.seconds.high),
         (0.25 + 4.0, 1.0 + 16.0)
     );
-    // In the best order it comes at another rate.
+    // In best order the bandwidth is another.
     let delivery = delivery_time_in(&sleds, Plan::Best, None);
     assert_eq!(delivery.seconds.median, 0.5 + 4.0);
-    // All of a real file lies behind the first page of its disk.
+    // All data of a real file lies behind the first page of its disk.
     let zones = vec![zone("outer", 0), zone("rest", PAGE)];
     let sleds = Describer::with_table(table_of(&file, zones))
         .describe(&file)
@@ -372,7 +373,7 @@ fn without_a_table_the_numbers_are_called_defaults() {
     );
 }
 
-/// In memory, at 1e9 bytes a second after 1e-6 s, or on a device with this latency and bandwidth.
+/// Returns a SLED on a device with this latency and bandwidth, or in memory, with 1e-6 s and 1e9 bytes per second.
 fn sled(offset: u64, length: u64, device: Option<(f64, f64)>) -> Sled {
     let (latency, bandwidth) = device.unwrap_or((1e-6, 1e9));
     Sled {
@@ -389,7 +390,7 @@ fn sled(offset: u64, length: u64, device: Option<(f64, f64)>) -> Sled {
     }
 }
 
-/// Every second page in memory, the first not.
+/// Returns SLEDs of which every second page is in memory. The first page is not.
 fn every_second_page(pages: u64, device: (f64, f64)) -> Vec<Sled> {
     let page = |n| sled(n * PAGE, PAGE, (n % 2 == 0).then_some(device));
     (0..pages).map(page).collect()
@@ -403,17 +404,17 @@ fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
         delivery_time_in(&sleds, plan, None).seconds.median
     };
     let near = |time: f64, expected: f64| assert!((time / expected - 1.0).abs() < 0.01, "{time}");
-    // A latency in the beginning, and one for each 128 KiB passed over.
+    // A latency at the beginning, and one for each 128 KiB of skipped pages.
     let (page, cached) = (PAGE as f64 / 1e8, 32.0 * PAGE as f64 / 1e9);
     near(
         median((1e-3, 1e8), Plan::Linear),
         33.0 * page + cached + 2e-3,
     );
-    // A request for each page, of which four wait at a time.
+    // A request for each page, of which four are in flight at a time.
     near(median((1e-3, 1e8), Plan::Best), 33.0 * page + cached + 9e-3);
-    // An arm passes over a page in the time of reading it.
+    // An arm skips a page in the time of reading it.
     near(median((1e-2, 1e8), Plan::Best), 65.0 * page + cached + 1e-2);
-    // One request for all of it is better than any of these.
+    // A single request for the whole range is better than any of these.
     near(median((1e-3, 1e9), Plan::Auto), 6.5 * page + 1e-3);
 }
 
@@ -476,7 +477,7 @@ fn the_cheap_estimate_agrees_with_the_exact_one() {
         // The last page may be partly past the end.
         assert!(estimate.cached.unwrap().abs_diff(cached) < PAGE);
         let exact = delivery_time_in(&sleds, Plan::Best, None).seconds;
-        // Between them are latencies of the parts, which the cheap one does not count.
+        // The exact value includes latencies between the parts, which the cheap estimate omits.
         assert!(estimate.delivery.seconds.median <= exact.median * 1.05 + 1e-3);
     }
     let empty = cold(&path(&dir, "empty"), b"");

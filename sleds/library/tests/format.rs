@@ -1,4 +1,4 @@
-//! The table's file against its page, and files that are no tables.
+//! Tests of the table's file against its documentation page, and of files that are not tables.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -106,7 +106,7 @@ fn a_zone_holds_its_bytes() {
     assert_eq!(entry.zone(Some(1 << 40)).name, "inner");
 }
 
-/// A table with something put in place of something else.
+/// Returns the text of a table with one replacement.
 fn changed(from: &str, to: &str) -> String {
     let text = format::print(&full());
     assert!(text.contains(from), "{from} is not in\n{text}");

@@ -1,4 +1,4 @@
-//! What reading in file order teaches. One test, as what was learnt is the process's.
+//! Tests of observations from reading in file order. A single test, since observations belong to the process.
 
 mod common;
 
@@ -8,9 +8,9 @@ use std::ops::Range;
 use common::{PAGE, can_evict, cold, evict, path, scratch, skipped, warm};
 use sleds::{Plan, ReadOptions, Reader, Source, Spread, describe};
 
-/// The least that counts.
+/// Minimum length of an observed pass.
 const BYTES: u64 = 32 << 20;
-/// As often as is enough, and once more.
+/// Number of passes: one more than the number that is enough.
 const PASSES: usize = 4;
 
 fn read(file: &File, to: u64) {
@@ -24,7 +24,7 @@ fn read(file: &File, to: u64) {
     while reader.next_piece().unwrap().is_some() {}
 }
 
-/// Reads up to byte `to` several times, with only these pages cached before each.
+/// Reads up to byte `to` several times. Before each pass only these pages are cached.
 fn passes(file: &File, to: u64, cached: Range<u64>) {
     for _ in 0..PASSES {
         evict(file);
@@ -33,7 +33,7 @@ fn passes(file: &File, to: u64, cached: Range<u64>) {
     }
 }
 
-/// What the first byte's SLED says of file order, nothing being cached.
+/// Returns the bandwidth in file order and its origin from the SLED of an uncached file.
 fn known(file: &File) -> (Option<Spread>, Source) {
     evict(file);
     let sleds = describe(file).unwrap();

@@ -1,4 +1,4 @@
-//! The pick library says each byte once, cheapest first, and cuts no records.
+//! Tests of the pick library: each byte is picked once, cheapest first, and no record is cut.
 
 mod common;
 
@@ -101,7 +101,7 @@ fn elements_are_picked_whole_from_the_first_one_on() {
         got.iter()
             .all(|pick| (pick.offset - 2880) % 12 == 0 && pick.length <= 5000)
     );
-    // An element longer than the preferred size is picked all the same.
+    // An element longer than the preferred size is picked as well.
     let unit = Unit::Elements {
         start: 0,
         size: 7000,

@@ -1,4 +1,4 @@
-//! The reader gives out every byte once, whatever is cached and whatever happens to the file.
+//! Tests of the reader: every byte is returned once, whatever is cached and whatever happens to the file.
 
 mod common;
 
@@ -201,7 +201,7 @@ fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
     let mut content = text(&mut Random(5), 1 << 20);
     content.extend(b"begun");
     let file = cold(&path(&dir, "file"), &content);
-    // The end is cached, so it is read first, before the rest of its last line is there.
+    // The end is cached, so it is read first, before the rest of its last line is written.
     warm(&file, 200..257);
     let reading = options(Plan::Best, Unit::Records(b'\n'), 16 << 10);
     let mut reader = Reader::new(&file, reading).unwrap();
@@ -380,7 +380,7 @@ fn nothing_is_given_out_from_the_limit_on_in_either_order() {
     }
 }
 
-/// Bytes of files that count as this process's memory.
+/// Returns the bytes of file pages that are accounted to this process.
 fn resident_file_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status

@@ -1,5 +1,5 @@
-//! Answers of Forebay's as bytes, taken as they are where somebody asks about a file: for who gives hostile ones to decoders.
-//! No part of what is promised to users.
+//! Decodes answers of Forebay from raw bytes, for tests and fuzzers that feed hostile answers to the decoders. Not part
+//! of the public interface.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use super::volume::Part;
 use super::{ioctls, refine, volume};
 use crate::extents::{Extent, Under};
 
-/// How long the answer of a mounted filesystem to where bytes lie is.
+/// Length of a mounted filesystem's answer about the places of bytes.
 pub const PLACES_BYTES: usize = ioctls::ARGUMENT;
-/// How long that to what it is on is.
+/// Length of a mounted filesystem's answer about its data device.
 pub const MEDIUM_BYTES: usize = ioctls::MEDIUM_BYTES;
 
-/// What a mounted filesystem tells of these bytes of a file, with one answer: parts, in order and without gaps from the
-/// first byte on.
+/// Returns the parts that one answer of a mounted filesystem reports for the bytes `asked` of a file. The parts are in
+/// order and without gaps from the first byte on.
 pub fn of_filesystem(answer: &[u8; PLACES_BYTES], asked: Range<u64>) -> Vec<Range<u64>> {
     let mut found = Vec::new();
     let end = ioctls::believe(answer, (asked.start, asked.end), &mut found);
@@ -21,13 +21,13 @@ pub fn of_filesystem(answer: &[u8; PLACES_BYTES], asked: Range<u64>) -> Vec<Rang
     ranges(&found)
 }
 
-/// What a mounted filesystem is on: the length of its path.
+/// Decodes the data device of a mounted filesystem, and returns the length of its path.
 pub fn of_medium(answer: &[u8; MEDIUM_BYTES]) -> usize {
     ioctls::decode_medium(answer).path.as_os_str().len()
 }
 
-/// What a volume tells of a file of `length` bytes in one piece from byte `at` of it on, if it always answers the same: parts,
-/// in order and without gaps.
+/// Returns the parts of a file of `length` bytes that lies contiguously from byte `at` of a volume on. The volume gives
+/// `answer` to every question. The parts are in order and without gaps.
 pub fn of_volume(answer: &[u8], at: u64, length: u64) -> Vec<Range<u64>> {
     let whole = Extent {
         offset: 0,
@@ -37,7 +37,7 @@ pub fn of_volume(answer: &[u8], at: u64, length: u64) -> Vec<Range<u64>> {
     ranges(&refine::refine(&[whole], Some(0), Always(answer)))
 }
 
-/// Answers the same to all.
+/// Gives the same answer to every question.
 struct Always<'a>(&'a [u8]);
 
 impl refine::Tell for Always<'_> {

@@ -1,4 +1,4 @@
-//! The ioctls of Forebay's filesystem, as its page `docs/places.md` describes them.
+//! The ioctls of Forebay's filesystem, as the page `docs/places.md` describes them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,7 +25,8 @@ const ON_MEDIUM: u32 = 3;
 const BLOCK_DEVICE: u32 = 1;
 const FILE: u32 = 2;
 
-/// What a filesystem is on; `None` if it is none that answers. Of one that does not know, nothing is known.
+/// Returns the data device of the filesystem that contains `file`. `None` if the filesystem does not support the ioctl.
+/// A filesystem that does not know its data device returns an empty `Medium`.
 pub(super) fn medium(file: &File) -> Option<Medium> {
     let mut bytes = vec![0; MEDIUM_BYTES];
     sys::ioctl(file.as_fd(), MEDIUM, &mut bytes).ok()?;
@@ -49,7 +50,8 @@ pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
     }
 }
 
-/// What is under bytes `from` to `to`, in order and without gaps; what is not told, as unknown.
+/// Returns the extents of bytes `from` to `to`, in order and without gaps. Bytes that the filesystem does not report
+/// are unknown.
 pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
     let mut found: Vec<Extent> = Vec::new();
     let (mut at, mut argument) = (from, vec![0; ARGUMENT]);
@@ -76,8 +78,8 @@ pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
     found
 }
 
-/// Adds what an answer tells of what is under bytes `from` to `to`, and says up to where: what is not as it was asked for is
-/// not believed.
+/// Adds the extents that an answer reports for bytes `from` to `to`, and returns their end. Parts that do not match the
+/// question are ignored.
 pub(super) fn believe(argument: &[u8], (from, to): (u64, u64), found: &mut Vec<Extent>) -> u64 {
     let mut at = from;
     for part in decode_places(argument) {
@@ -90,7 +92,8 @@ pub(super) fn believe(argument: &[u8], (from, to): (u64, u64), found: &mut Vec<E
     at
 }
 
-/// Places on the medium do not follow each other where those of a file do, so only what lies elsewhere is joined.
+/// Joins adjacent extents, but not those of data: places on the data device are not contiguous where bytes of a file
+/// are.
 fn push(found: &mut Vec<Extent>, part: Extent) {
     match found.last_mut() {
         Some(last) if last.under == part.under && !matches!(part.under, Under::Data(_)) => {
@@ -129,7 +132,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/places.md");
 
-    /// Bytes of a structure of the page, with these values in its fields.
+    /// Returns the bytes of a structure of the documentation page, with these values in its fields.
     fn as_on_the_page(structure: &str, values: &[(&str, u64)]) -> Vec<u8> {
         let fields = forebay_pages::layout(PAGE, structure);
         let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();

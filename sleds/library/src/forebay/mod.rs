@@ -1,7 +1,8 @@
-//! What Forebay, below a file, says of where its bytes are: a filesystem of its own by an ioctl, a volume beneath another
-//! filesystem on its control socket.
+//! Asks Forebay below a file where the file's bytes are: its own filesystem by an ioctl, a volume beneath another
+//! filesystem on the volume's control socket.
 //!
-//! Only mounts of its type and block devices of the kinds that it makes are asked about. What it does not say is not known.
+//! Only mounts of Forebay's type, and block devices of the kinds that Forebay makes, are asked. Bytes that Forebay does
+//! not report are unknown.
 
 pub mod answers;
 mod ioctls;
@@ -19,42 +20,43 @@ use crate::table::Spread;
 
 pub(crate) use volume::Volume;
 
-/// The type that its filesystems are mounted as.
+/// Mount type of Forebay's filesystems.
 const FSTYPE: &str = "fuse.forebay";
-/// Block devices that a volume may be.
+/// Names of block devices that may be a volume.
 const DEVICES: [&str; 3] = ["loop", "ublkb", "nbd"];
-/// How often it is asked to see how long an answer takes.
+/// Number of questions for measuring the round trip.
 const TRIPS: usize = 7;
 
-/// Whom to ask where bytes are.
+/// The part of Forebay that answers questions about places.
 #[derive(Clone, Debug)]
 pub(crate) enum Whom {
-    /// The filesystem that the file is on, by the file itself.
+    /// The filesystem that contains the file, asked through the file itself.
     Filesystem,
-    /// The volume that the file's filesystem is on.
+    /// The volume below the file's filesystem.
     Volume(Volume),
 }
 
-/// A filesystem or volume of Forebay's.
+/// A filesystem or volume of Forebay.
 #[derive(Clone, Debug)]
 pub(crate) struct Below {
-    /// What it is called.
+    /// Name.
     pub(crate) name: String,
     pub(crate) whom: Whom,
-    /// What data is on that is at home, if that is known, and where on its first device byte 0 of what is told lies.
+    /// Place of the data device, if known, and the position on the first device of that place that reported addresses
+    /// begin at.
     pub(crate) home: Option<(Place, Option<u64>)>,
-    /// What the log is on.
+    /// Place of the log device.
     pub(crate) log: Option<Place>,
-    /// How long an answer takes, in seconds: a request is on the way for about as long.
+    /// Round trip of a question in seconds. A read request takes about the same time on its way.
     pub(crate) trip_s: Spread,
 }
 
 impl Below {
-    /// What is below the file that lies there, if it is Forebay's and answers.
+    /// Returns the Forebay instance below `file`, if it answers.
     pub(crate) fn of(file: &File, place: &Place) -> Option<Below> {
         let top = place.top();
         if let Some(point) = top.name.strip_prefix(FSTYPE) {
-            // It is mounted as from its name.
+            // The identity of the mount contains the name of the instance.
             let mount = top.identity.strip_suffix(point)?;
             let (_, name) = mount.strip_prefix("mount:")?.split_once(':')?;
             return filesystem(file, name);
@@ -65,7 +67,7 @@ impl Below {
         });
         let found = is_one.then(|| Volume::find(&top.name)).flatten()?;
         let trip_s = trips(|| found.volume.is_there().then_some(()))?;
-        // Where bytes of the volume are at home is told from its first byte on.
+        // The volume reports places on the data device relative to the first byte of the data device.
         let start = found.home.as_ref().and_then(|home| home.start);
         let home = found.home.and_then(|home| home.place());
         Some(Below {
@@ -81,7 +83,7 @@ impl Below {
         })
     }
 
-    /// What is under bytes `from` to `to` of a file, in order and without gaps.
+    /// Returns the extents of bytes `from` to `to` of a file, in order and without gaps.
     pub(crate) fn extents(
         &self,
         file: &File,
@@ -105,7 +107,7 @@ impl Below {
     }
 }
 
-/// A mounted filesystem.
+/// Returns the mounted filesystem that contains `file`.
 fn filesystem(file: &File, name: &str) -> Option<Below> {
     let medium = ioctls::medium(file)?;
     let trip_s = trips(|| ioctls::medium(file).map(drop))?;
@@ -129,7 +131,7 @@ fn is_block_device(file: &File) -> bool {
     kind.is_ok_and(|kind| kind.is_block_device())
 }
 
-/// How long it takes to ask and be answered.
+/// Measures the time from a question to its answer.
 fn trips(mut ask: impl FnMut() -> Option<()>) -> Option<Spread> {
     let mut trips = Vec::with_capacity(TRIPS);
     for _ in 0..TRIPS {
@@ -140,15 +142,15 @@ fn trips(mut ask: impl FnMut() -> Option<()>) -> Option<Spread> {
     Spread::of(&trips)
 }
 
-/// A device or file that it is on, as it says.
+/// A device or file that Forebay reports as its data device or log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Medium {
     path: std::path::PathBuf,
-    /// Major and minor number: of the block device, or of the filesystem that the file is on.
+    /// Major and minor number: of the block device, or of the filesystem that contains the file.
     device: (u32, u32),
-    /// The file's; none of a block device.
+    /// Inode number of the file; `None` for a block device.
     inode: Option<u64>,
-    /// Where on it what is told of begins, if addresses follow each other.
+    /// Position on the device or file that reported addresses begin at, if addresses are contiguous.
     start: Option<u64>,
 }
 

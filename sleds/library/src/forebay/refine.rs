@@ -1,17 +1,17 @@
-//! From where a file lies on a block device to what below that has it.
+//! Translates places on a block device into the tiers of the volume below the device.
 
 use crate::extents::{Extent, Under};
 
 use super::volume::{Asking, In, Part};
 
-/// At least so much is asked about at a time: what is next in a file often lies near on the device.
+/// Minimum number of bytes per question: adjacent bytes of a file often lie close together on the device.
 const ASK_BYTES: u64 = 1 << 20;
-/// Questions about one file, at most. Of the rest nothing is known.
+/// Maximum number of questions about one file. The rest of the file stays unknown.
 const QUESTIONS_MAX: usize = 1024;
 
-/// Who says where bytes of the block device lie.
+/// Reports the tiers of bytes of the block device.
 pub(super) trait Tell {
-    /// Parts, and up to where that is told; `None` if there is no answer.
+    /// Returns parts, and the end of the reported range; `None` without an answer.
     fn tell(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)>;
 }
 
@@ -21,8 +21,8 @@ impl Tell for Asking<'_> {
     }
 }
 
-/// Says of extents whose data lies on a block device, the filesystem's own beginning at byte `partition` of it, what has which
-/// part; in order and without gaps, as they are.
+/// Refines extents whose data lies on a block device by the tier of each byte. The filesystem begins at byte
+/// `partition` of the device. The result is in order and without gaps, like `extents`.
 pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Tell) -> Vec<Extent> {
     let mut told = Told {
         teller,
@@ -36,7 +36,7 @@ pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Te
             (Under::Data(Some(at)), Some(partition)) => {
                 told.refine(extent, at, partition, &mut refined);
             }
-            // Where it lies on the device, nobody knows.
+            // The place on the device is not known.
             (Under::Data(_), _) => push(&mut refined, extent.end, extent.offset, Under::Unknown),
             (under, _) => push(&mut refined, extent.end, extent.offset, under),
         }
@@ -44,17 +44,17 @@ pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Te
     refined
 }
 
-/// What was told last.
+/// The most recent answer.
 struct Told<T> {
     teller: T,
     window: Vec<Part>,
-    /// The bytes of the device that it is of.
+    /// The range of the device that the answer covers.
     covers: (u64, u64),
     questions: usize,
 }
 
 impl<T: Tell> Told<T> {
-    /// Adds what is under an extent that lies at byte `at` of the filesystem's device.
+    /// Adds the tiers of an extent that lies at byte `at` of the filesystem's device.
     fn refine(&mut self, extent: &Extent, at: u64, partition: u64, refined: &mut Vec<Extent>) {
         let mut offset = extent.offset;
         while offset < extent.end {
@@ -79,8 +79,8 @@ impl<T: Tell> Told<T> {
         push(refined, extent.end, offset, Under::Unknown);
     }
 
-    /// What byte `at` of the device, of which `left` bytes from there on matter, is said to lie in, and how many bytes from
-    /// there on do; `None` if there is no answer.
+    /// Returns the tier of byte `at` of the device, and the number of bytes from there on in the same tier, at most
+    /// `left`. `None` without an answer.
     fn what_is_at(&mut self, at: u64, left: u64) -> Option<(u64, In)> {
         if !(self.covers.0..self.covers.1).contains(&at) {
             if self.questions == QUESTIONS_MAX {
@@ -99,7 +99,7 @@ impl<T: Tell> Told<T> {
         let after = self.window.partition_point(|part| part.end <= at);
         let (end, place) = match self.window.get(after) {
             Some(part) if part.start <= at => (part.end, part.place),
-            // What no part has.
+            // No reported part contains the byte.
             Some(part) => (part.start, In::Unknown),
             None => (self.covers.1, In::Unknown),
         };

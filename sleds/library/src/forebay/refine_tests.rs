@@ -1,4 +1,4 @@
-//! What is told, and what is not, of extents.
+//! Refinement of extents by reported and by missing parts.
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn part(start: u64, end: u64, place: In) -> Part {
     Part { start, end, place }
 }
 
-/// Tells of a device of which the first MiB is in the log, the second in memory, the third lost, the others at home; as far
-/// as `most` bytes at once, and `answers` times.
+/// A device whose first MiB is in the log, the second in memory, the third lost, and the others on the data device. An
+/// answer covers at most `most` bytes, and only `answers` questions are answered.
 struct Device {
     most: u64,
     answers: usize,
@@ -51,7 +51,7 @@ fn device(most: u64, answers: usize) -> Device {
 fn each_part_is_what_is_told_of_it_and_holes_stay_what_they_are() {
     let extents = [
         extent(0, 100, Under::Nothing),
-        // Behind the beginning of a partition of half a MiB: half a MiB of the log, and half of memory.
+        // The partition begins at half a MiB: half a MiB of the log, then half a MiB of memory.
         extent(100, MIB + 100, Under::Data(Some(0))),
         extent(MIB + 100, 2 * MIB, Under::Data(Some(4 * MIB))),
         extent(2 * MIB, 3 * MIB, Under::Data(Some(2 * MIB))),
@@ -69,7 +69,7 @@ fn each_part_is_what_is_told_of_it_and_holes_stay_what_they_are() {
     for most in [u64::MAX, MIB / 4] {
         let mut device = device(most, usize::MAX);
         let refined = refine(&extents, Some(MIB / 2), &mut device);
-        // Parts at home are not joined.
+        // Parts on the data device are not joined.
         let mut joined: Vec<Extent> = Vec::new();
         for one in refined {
             match (joined.last_mut(), one.under) {
@@ -121,7 +121,7 @@ fn answers_that_cannot_be_are_none() {
         let refined = refine(&extents, Some(0), wrong);
         assert_eq!(refined, [extent(0, MIB, Under::Unknown)]);
     }
-    // Nothing is said of the middle, nor behind what is told.
+    // The answer omits the middle, and the bytes after its last part.
     let gaps = vec![
         part(0, MIB + 100, In::Log),
         part(MIB + 200, MIB + 300, In::Memory),

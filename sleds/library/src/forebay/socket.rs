@@ -1,4 +1,4 @@
-//! A connection to a volume's control socket that never waits longer than it is told to.
+//! A connection to a volume's control socket whose waits never exceed the deadline.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-/// The longest answer.
+/// Maximum length of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A connection.
@@ -16,10 +16,10 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects, without waiting: where nobody takes clients in, or too many wait for that, there is no connection.
+    /// Connects without waiting. Fails if the server does not accept clients, or too many clients are queued.
     ///
     /// # Errors
-    /// If nobody is there, or the caller may not ask.
+    /// If the socket has no server, or the caller may not connect.
     pub(super) fn connect(path: &Path) -> io::Result<Socket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -29,10 +29,10 @@ impl Socket {
         Ok(Socket { stream })
     }
 
-    /// Sends a line, and gives the one that is answered.
+    /// Sends a line, and returns the line of the answer.
     ///
     /// # Errors
-    /// TimedOut if that is not there at the deadline; whatever else may happen to a socket.
+    /// `TimedOut` if the answer is not complete at the deadline; otherwise the errors of a socket.
     pub(super) fn ask(&mut self, line: &str, deadline: Instant) -> io::Result<Vec<u8>> {
         self.stream.set_write_timeout(Some(left(deadline)?))?;
         self.stream.write_all(line.as_bytes())?;

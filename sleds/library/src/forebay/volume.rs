@@ -11,16 +11,16 @@ use serde::Deserialize;
 use super::Medium;
 use super::socket::Socket;
 
-/// How long one answer may take.
+/// Time limit of one answer.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long all answers about a file may take.
+/// Time limit of all answers about one file.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(2);
-/// How long who did not answer in time is not asked again.
+/// Time for which a volume that missed a deadline is not asked again.
 const SULK: Duration = Duration::from_secs(10);
-/// The most volumes that are asked whether a device is theirs.
+/// Maximum number of volumes that are asked about one device.
 const VOLUMES_MAX: usize = 64;
 
-/// What a part of a volume's block device is said to lie in.
+/// Reported tier of a part of a volume's block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum In {
@@ -41,7 +41,7 @@ pub(super) struct Part {
     pub(super) place: In,
 }
 
-/// An answer, as far as it is of use here.
+/// The fields of an answer that are used here.
 #[derive(Debug, Deserialize)]
 struct Answer {
     reply: String,
@@ -52,7 +52,7 @@ struct Answer {
     log: Option<On>,
 }
 
-/// What a volume is on.
+/// A device or file below a volume.
 #[derive(Debug, Deserialize)]
 struct On {
     path: PathBuf,
@@ -73,15 +73,15 @@ impl From<On> for Medium {
     }
 }
 
-/// A volume in use. Clones are the same.
+/// A volume in use. Clones share its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     socket: Arc<Path>,
-    /// Since when it is silent.
+    /// Time since which the volume has been silent.
     silent: Arc<Mutex<Option<Instant>>>,
 }
 
-/// A volume, and what it is on.
+/// A volume, and the devices below it.
 pub(super) struct Found {
     pub(super) volume: Volume,
     pub(super) home: Option<Medium>,
@@ -89,7 +89,7 @@ pub(super) struct Found {
 }
 
 impl Volume {
-    /// The volume that serves this block device, among those whose sockets the caller may use.
+    /// Finds the volume that serves this block device, among the volumes whose sockets the caller may use.
     pub(super) fn find(device: &str) -> Option<Found> {
         let device = format!("/dev/{device}");
         let deadline = Instant::now() + PATIENCE_IN_ALL;
@@ -111,18 +111,18 @@ impl Volume {
         }
     }
 
-    /// Its name.
+    /// Returns the volume's name.
     pub(super) fn name(&self) -> &str {
         let name = self.socket.file_stem().and_then(|name| name.to_str());
         name.unwrap_or_default()
     }
 
-    /// Whether it answers.
+    /// Returns true if the volume answers.
     pub(super) fn is_there(&self) -> bool {
         self.ask().places(0, 0).is_some()
     }
 
-    /// Begins to ask about a file.
+    /// Begins the questions about one file.
     pub(super) fn ask(&self) -> Asking<'_> {
         let silent = *lock(&self.silent);
         let sulks = silent.is_some_and(|since| since.elapsed() < SULK);
@@ -145,8 +145,8 @@ pub(super) struct Asking<'v> {
 }
 
 impl Asking<'_> {
-    /// Where bytes `start` to `end` of the block device lie: parts, and up to where that is told. `None` if there is no
-    /// answer; then there is none to any further question either.
+    /// Returns the places of bytes `start` to `end` of the block device: parts, and the end of the reported range.
+    /// `None` without an answer; all further questions are then not answered either.
     pub(super) fn places(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)> {
         let connection = self.connection.as_mut()?;
         let answer = ask(connection, start, end, self.deadline);
@@ -176,12 +176,12 @@ fn decode(answer: &[u8]) -> Option<Answer> {
     (answer.reply == "places").then_some(answer)
 }
 
-/// The parts that an answer tells of, and up to where it does.
+/// Decodes the parts of an answer, and the end of the reported range.
 pub(super) fn parts(answer: &[u8]) -> Option<(Vec<Part>, u64)> {
     decode(answer).map(|answer| (answer.parts, answer.end))
 }
 
-/// The control sockets of volumes in use, by name: as Forebay's programs look for them.
+/// Returns the control sockets of volumes in use, sorted by name. Looks in the directories that Forebay's programs use.
 fn sockets() -> Vec<PathBuf> {
     let set = |name: &str| -> Option<OsString> {
         std::env::var_os(name).filter(|value| !value.is_empty())

@@ -1,4 +1,4 @@
-//! Volumes that do not answer as they should.
+//! Volumes that do not answer correctly.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,7 +17,7 @@ fn listening(answers: Vec<&'static str>) -> (tempfile::TempDir, Volume, thread::
             lines.next().expect("a question").expect("read");
             (&stream).write_all(answer.as_bytes()).expect("sent");
         }
-        // Until the client goes.
+        // Waits until the client disconnects.
         assert!(lines.next().is_none());
     });
     (dir, Volume::at(&path), server)
@@ -45,7 +45,7 @@ fn an_answer_is_understood_with_words_of_newer_programs_in_it() {
 fn a_daemon_that_hangs_is_left_alone_after_a_while_and_then_not_asked_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("v.sock");
-    // Clients are taken in by the kernel, and never answered.
+    // The kernel accepts clients, but the server never answers.
     let _listener = UnixListener::bind(&path).expect("a socket");
     let volume = Volume::at(&path);
     assert!(!volume.is_there());
@@ -67,6 +67,6 @@ fn where_too_many_wait_to_be_taken_in_nobody_waits_with_them() {
     rustix::net::bind(&socket, &address).expect("bound");
     rustix::net::listen(&socket, 0).expect("listening");
     let _first = UnixStream::connect(&path).expect("in line");
-    // A plain `connect` would wait for ever.
+    // A plain `connect` would wait forever.
     assert!(Socket::connect(&path).is_err());
 }

@@ -1,24 +1,24 @@
-//! Whole units from what reads happen to return.
+//! Assembles whole units from the bytes that reads return.
 
 use super::{Piece, Unit};
 
-/// The kernel copies a fourth faster to memory that begins with a cache line.
+/// Size of a cache line. The kernel copies 25 % faster to memory that begins at a cache line.
 const LINE: usize = 64;
-/// Reads of whole pages begin at pages.
+/// Size of a page. Reads of whole pages begin at page boundaries.
 const PAGE: usize = 4096;
 
-/// A buffer that is filled at its end and given out from its front, unit by unit.
+/// A buffer that is filled at its end and emptied from its front, unit by unit.
 ///
-/// `buf[start..start + given]` was given out last, `buf[start + given..filled]` is still to be; the
-/// file's byte `at` is at `buf[start]`.
+/// `buf[start..start + given]` is the last piece returned, `buf[start + given..filled]` is not yet returned. The file's
+/// byte `at` is at `buf[start]`.
 pub(crate) struct Assembly {
     buf: Vec<u8>,
     at: u64,
     start: usize,
     given: usize,
     filled: usize,
-    /// Bytes of what is still to be given out, from its front, that are known to hold no end of a
-    /// record; so that a long record is searched once.
+    /// Number of bytes at the front of the unreturned range that contain no record end. A long record is therefore
+    /// searched only once.
     searched: usize,
     unit: Unit,
     chunk: usize,
@@ -38,35 +38,36 @@ impl Assembly {
         }
     }
 
-    /// Goes on at another place; what was not given out is dropped.
+    /// Continues at another offset and drops all bytes not yet returned.
     pub(crate) fn restart(&mut self, at: u64) {
         (self.at, self.start, self.given, self.filled) = (at, 0, 0, 0);
         self.searched = 0;
     }
 
-    /// The file's first byte that was not given out.
+    /// Returns the file offset of the first byte not yet returned.
     pub(crate) fn at(&self) -> u64 {
         self.at + self.given as u64
     }
 
-    /// How much there is of what was not given out.
+    /// Returns the number of buffered bytes not yet returned.
     pub(crate) fn rest(&self) -> usize {
         self.filled - self.start - self.given
     }
 
-    /// Takes back the piece given out last, and makes room: whole pages at the beginning of a cache
-    /// line, where there are any.
+    /// Releases the last piece, and returns free space at the end of the buffer. The space consists of whole pages and
+    /// begins at a cache line, if it has a whole page.
     pub(crate) fn make_room(&mut self) -> &mut [u8] {
         self.take_back();
         let rest = self.filled - self.start;
-        // Not if nothing was given out since: a long record would be moved at every read.
+        // The data is not moved if no piece was returned since the last move: otherwise each read would move a long
+        // record.
         if self.start >= LINE || rest == 0 {
             self.move_to_front();
         }
         if self.buf.len() - self.filled < self.chunk.min(PAGE) {
             let length = (self.buf.len() * 2).max(rest + self.chunk + LINE);
             match self.buf.is_empty() {
-                // Memory fresh from the system is zero already.
+                // Fresh memory from the system is already zero.
                 true => self.buf = vec![0; length],
                 false => self.buf.resize(length, 0),
             }
@@ -79,7 +80,7 @@ impl Assembly {
         &mut self.buf[self.filled..][..if pages > 0 { pages } else { room }]
     }
 
-    /// Moves what is still to be given out to where its end is at a cache line.
+    /// Moves the unreturned bytes so that they end at a cache line.
     fn move_to_front(&mut self) {
         let rest = self.filled - self.start;
         let after = (self.buf.as_ptr() as usize + rest) % LINE;
@@ -96,13 +97,13 @@ impl Assembly {
         self.given = 0;
     }
 
-    /// `n` bytes were put where [`Assembly::make_room`] said.
+    /// Adds the `n` bytes that the caller put into the space from [`Assembly::make_room`].
     pub(crate) fn add(&mut self, n: usize) {
         self.filled += n;
         debug_assert!(self.filled <= self.buf.len());
     }
 
-    /// Adds bytes.
+    /// Copies bytes to the end of the buffer.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.make_room();
@@ -113,8 +114,8 @@ impl Assembly {
         }
     }
 
-    /// Gives out whole units, about as many as there should be in a piece; or, if nothing will be
-    /// added, what there is. Whether there is anything.
+    /// Selects whole units as the next piece, up to about the size of a piece. If `ended` is true, also selects an
+    /// incomplete unit. Returns false if the piece is empty.
     pub(crate) fn cut(&mut self, ended: bool) -> bool {
         self.take_back();
         let length = self.rest();
@@ -130,7 +131,7 @@ impl Assembly {
         whole > 0
     }
 
-    /// Bytes of whole units at the front: as many as fit a piece, or one that does not.
+    /// Returns the length of the whole units at the front: those that fit into a piece, or a single longer unit.
     fn whole(&mut self) -> usize {
         let rest = &self.buf[self.start..self.filled];
         let fitting = rest.len().min(self.chunk);
@@ -162,7 +163,7 @@ impl Assembly {
         }
     }
 
-    /// What [`Assembly::cut`] gave out.
+    /// Returns the piece that [`Assembly::cut`] selected.
     pub(crate) fn piece(&self) -> Piece<'_> {
         Piece {
             offset: self.at,
@@ -175,7 +176,7 @@ impl Assembly {
 mod tests {
     use super::*;
 
-    /// The pieces that come of these additions.
+    /// Returns the pieces that result from these additions.
     fn pieces(unit: Unit, chunk: usize, additions: &[&str]) -> Vec<(u64, String)> {
         let mut assembly = Assembly::new(unit, chunk, 100);
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading for those who must not wait: a thread reads, a task takes.
+//! Reads for tasks that must not block: a thread reads, and a task takes the pieces.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::thread;
 
 use super::{Piece, ReadOptions, Reader};
 
-/// Pieces that are read before somebody takes them: one while another is looked at, and one more.
+/// Number of pieces that are read ahead: one while the task processes another, and a spare.
 const AHEAD: usize = 2;
 
-/// A [`Reader`] for tasks of any executor: whoever waits for a piece is woken when it is there.
+/// A [`Reader`] for tasks of any executor. A task that waits for a piece is woken when the piece is ready.
 ///
-/// It reads in a thread of its own, a few pieces ahead of its caller. If it is dropped, the thread ends
-/// after the read that it is at; nobody waits for it.
+/// The reader runs in its own thread, a few pieces ahead of its caller. After a drop of the `AsyncReader`, the thread
+/// ends as soon as its current read returns. The drop does not wait for the thread.
 ///
 /// ```no_run
 /// # async fn count(path: &str) -> std::io::Result<usize> {
@@ -30,8 +30,8 @@ const AHEAD: usize = 2;
 /// # }
 /// ```
 ///
-/// A piece borrows the reader, so this is no `Stream`. `futures::stream::unfold(reader, next)` is one,
-/// with
+/// A piece borrows the reader, so an `AsyncReader` is not a `Stream`. `futures::stream::unfold(reader, next)` makes a
+/// stream from it, with
 ///
 /// ```no_run
 /// # async fn of(reader: sleds::AsyncReader) {
@@ -45,7 +45,7 @@ const AHEAD: usize = 2;
 /// ```
 pub struct AsyncReader {
     shared: Arc<Shared>,
-    /// The piece given out last.
+    /// The last piece returned.
     current: Owned,
 }
 
@@ -59,19 +59,21 @@ struct Owned {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is room for another piece, or nobody wants one.
+    /// Signals that `ready` has space for another piece, or that the reader was dropped.
     room: Condvar,
 }
 
-/// Invariant: if there is a waker, `ready` is empty and `end` is `None`; who changes that wakes it.
+/// State shared by the thread and the task.
+///
+/// Invariant: while `waker` is set, `ready` is empty and `end` is `None`. Code that changes either wakes the waker.
 #[derive(Default)]
 struct State {
     ready: VecDeque<Owned>,
-    /// Memory of pieces that were given back.
+    /// Memory of returned pieces.
     spare: Vec<Vec<u8>>,
-    /// Nothing comes after what is ready; and why, if that is an error that nobody got yet.
+    /// End of the pieces: no piece follows those in `ready`. Contains the error until the caller receives it.
     end: Option<io::Result<()>>,
-    /// Nobody takes anything any more.
+    /// The `AsyncReader` was dropped.
     dropped: bool,
     waker: Option<Waker>,
 }
@@ -83,7 +85,7 @@ impl Shared {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for room, and puts a piece there. Whether anybody still wants one.
+    /// Waits for space in `ready`, and appends the piece. Returns false if the `AsyncReader` was dropped.
     fn put(&self, piece: Piece<'_>) -> bool {
         let full = |state: &mut State| state.ready.len() >= AHEAD && !state.dropped;
         let waited = self.room.wait_while(self.lock(), full);
@@ -109,7 +111,7 @@ impl Shared {
     }
 }
 
-/// Wakes who waits, if anybody does, once the state is free.
+/// Releases the lock, then wakes a waiting task.
 fn wake(mut state: MutexGuard<'_, State>) {
     let waker = state.waker.take();
     drop(state);
@@ -118,7 +120,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
     }
 }
 
-/// Ends the reading whatever becomes of the thread, so that nobody waits for ever.
+/// Records the end of reading even if the thread panics, so that no task waits forever.
 struct Feeder(Arc<Shared>);
 
 impl Drop for Feeder {
@@ -129,7 +131,7 @@ impl Drop for Feeder {
 }
 
 impl AsyncReader {
-    /// As [`Reader::new`]; what that says is wrong with the file, the first piece says.
+    /// Makes a reader like [`Reader::new`]. Errors of the file are returned with the first piece.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -137,18 +139,18 @@ impl AsyncReader {
         AsyncReader::begin(file, move |file| Reader::new(file, options))
     }
 
-    /// As [`Reader::for_first_hit`].
+    /// Makes a reader like [`Reader::for_first_hit`].
     ///
     /// # Errors
-    /// As [`AsyncReader::new`].
+    /// As for [`AsyncReader::new`].
     pub fn for_first_hit(file: File, options: ReadOptions) -> io::Result<AsyncReader> {
         AsyncReader::begin(file, move |file| Reader::for_first_hit(file, options))
     }
 
-    /// As [`Reader::before`].
+    /// Makes a reader like [`Reader::before`].
     ///
     /// # Errors
-    /// As [`AsyncReader::new`].
+    /// As for [`AsyncReader::new`].
     pub fn before(file: File, limit: u64, options: ReadOptions) -> io::Result<AsyncReader> {
         AsyncReader::begin(file, move |file| Reader::before(file, limit, options))
     }
@@ -179,10 +181,10 @@ impl AsyncReader {
         })
     }
 
-    /// The next piece; `None` after the last. If the future is dropped, no piece is lost.
+    /// Returns the next piece; `None` after the last. A drop of the future loses no piece.
     ///
     /// # Errors
-    /// If the file cannot be read; after that comes `None`.
+    /// If the file cannot be read. The next call returns `None`.
     pub async fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         let any = poll_fn(|context| self.poll_next(context)).await?;
         Ok(any.then_some(Piece {
@@ -191,7 +193,7 @@ impl AsyncReader {
         }))
     }
 
-    /// Makes the next piece the current one: whether there was one.
+    /// Makes the next piece the current piece. Returns false at the end.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut state = self.shared.lock();
         if let Some(next) = state.ready.pop_front() {

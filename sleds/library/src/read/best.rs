@@ -1,8 +1,8 @@
-//! Reading what is cheap first.
+//! Reads the cheap parts first.
 //!
-//! Two lanes: what is cached, and what has to come from the device. The cached one goes first; but
-//! a block that has come from the device meanwhile is as cheap as a cached one, so it is given out
-//! at once, and the device goes on to the next. So the device works while the caller does.
+//! Two lanes read: one the cached parts, the other the parts on the device. The cached lane goes first. A block that
+//! arrives from the device in the meantime is as cheap as a cached part, so it is returned at once, and the device
+//! continues with the next block. The device therefore works while the caller does.
 
 use std::fs::File;
 use std::io;
@@ -15,19 +15,19 @@ use super::linear::Linear;
 use super::unread::{Step, Unread};
 use super::{Piece, ReadOptions};
 
-/// Reads bytes `from` to `to` in best order, then what was added since.
+/// Reads bytes `from` to `to` in best order, then bytes that were appended in the meantime.
 ///
-/// Invariant: every byte before `to` is given out, or in exactly one of the lanes or the schedule;
-/// or after `tail`, once the lanes are done.
+/// Invariant: every byte before `to` is returned, or is in exactly one of the lanes or the schedule. After the lanes
+/// are done, it may also be after `tail`.
 pub(super) struct Best<'f> {
     unread: Unread<'f>,
     cached: CachedLane,
     device: DeviceLane,
-    /// The device works while the cached part is given out.
+    /// True if the device reads while cached parts are returned.
     ahead: bool,
-    /// Nothing is given out from here on, even if the file grows.
+    /// Offset at which the reader stops, even if the file grows.
     limit: u64,
-    /// Reads what comes after the lanes.
+    /// Reader of the bytes after the lanes.
     last: Option<Linear<'f>>,
 }
 
@@ -52,17 +52,17 @@ impl<'f> Best<'f> {
         })
     }
 
-    /// The same, but nothing from byte `limit` of the file on.
+    /// Returns this reader with a stop at byte `limit` of the file.
     pub(super) fn until(self, limit: u64) -> Best<'f> {
         Best { limit, ..self }
     }
 
-    /// Nothing is learnt from this pass.
+    /// Disables observations of this pass.
     pub(super) fn unobserved(&mut self) {
         self.device.unobserved();
     }
 
-    /// The byte after the last that was there.
+    /// Returns the end of the file as far as it is known.
     pub(super) fn end(&self) -> u64 {
         self.last.as_ref().map_or(self.unread.to, Linear::end)
     }

@@ -1,4 +1,4 @@
-//! The lane of what is in the page cache.
+//! The lane of parts in the page cache.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use crate::schedule::Cost;
 use super::assemble::Assembly;
 use super::unread::{Step, Unread};
 
-/// After so many surprises the residency is no longer looked up again: it changes faster than we
-/// read, and what is not there any more is faulted in.
+/// Number of failed expectations after which residency is no longer looked up again. The page cache then changes faster
+/// than this lane reads, and missing pages are faulted in.
 const RECONSIDERED_MAX: u32 = 1000;
 
-/// Takes cached stretches, looking before each piece whether it still is there.
+/// Reads cached stretches. Before each piece, checks that the piece is still cached.
 pub(super) struct CachedLane {
-    /// The stretch at hand: read up to the first, ends at the second.
+    /// The current stretch: position of the next read, and end.
     current: Option<(u64, u64)>,
     pub(super) assembly: Assembly,
     reconsidered: u32,
@@ -51,8 +51,8 @@ impl CachedLane {
         }
     }
 
-    /// The next part of the stretch, if it is still there; else back to the schedule with what is
-    /// left of the stretch.
+    /// Reads the next part of the stretch if it is still cached. Otherwise returns the rest of the stretch to the
+    /// schedule.
     fn load(&mut self, unread: &mut Unread<'_>, at: u64, end: u64) -> io::Result<Step> {
         let to = end.min(at + unread.options.chunk.max(1) as u64);
         if self.reconsidered < RECONSIDERED_MAX && !unread.is_cached(at, to)? {
@@ -64,7 +64,7 @@ impl CachedLane {
             return Ok(Step::More);
         }
         let got = unread.load(&mut self.assembly, at, to)?;
-        // Less than asked for: the file was cut off here.
+        // A short read: the file was truncated here.
         let at = if got < to - at { end } else { to };
         self.current = Some((at, end));
         match self.assembly.cut(false) {

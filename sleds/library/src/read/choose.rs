@@ -1,4 +1,4 @@
-//! Whether another order than the file's pays.
+//! Decides if an order other than file order pays.
 
 use std::fs::{File, Metadata};
 
@@ -10,23 +10,23 @@ use crate::residency::{self, Presence};
 
 use super::Plan;
 
-/// Looking costs more than is to be gained from files up to this many bytes.
+/// File size below which the lookup costs more than the best order can gain.
 const SMALL: u64 = 1 << 20;
-/// The best plan must be estimated to take less than this share of the linear one's time.
+/// The best plan must take less than this share of the linear plan's time, by the estimates.
 const SHARE: f64 = 0.95;
-/// What is cached takes so much longer without read-ahead than by `read`, as a share of the time, where
-/// the table does not say. So a few pages that are missing from a cached file are read in passing.
+/// Additional time for reading cached parts without read-ahead instead of with `read`, as a share, if the table has no
+/// rates for both orders. Because of this cost, a few missing pages of a cached file are read in passing.
 const COPY: f64 = 0.2;
 
-/// How many bytes there are from byte `from` on, in a regular file if they are too few for their order
-/// to matter. None at all may mean that the kernel makes them up as they are read.
+/// Returns the number of bytes from byte `from` on if the file is regular and their order does not matter, because they
+/// are few. A length of 0 returns `None`: the kernel may generate the content during the read.
 pub(super) fn few(file: &File, from: u64) -> Option<u64> {
     let meta = file.metadata().ok().filter(Metadata::is_file)?;
     let left = meta.len().saturating_sub(from);
     (1..SMALL).contains(&left).then_some(left)
 }
 
-/// Where all of bytes `from` to `to` are, if that is one place, or cannot be known.
+/// Returns the presence of bytes `from` to `to` if it is the same for all of them, or cannot be determined.
 pub(super) fn presence(file: &File, from: u64, to: u64) -> Option<Presence> {
     let look = |means| residency::uniform(file, means, from, to);
     residency::means(file)
@@ -34,14 +34,15 @@ pub(super) fn presence(file: &File, from: u64, to: u64) -> Option<Presence> {
         .unwrap_or(Some(Presence::Unknown))
 }
 
-/// Whether reading bytes `from` to `to`, which are all where `presence` says, in best order is worth it.
+/// Returns true if reading bytes `from` to `to` in best order pays. `presence` returns the common presence of all
+/// bytes, if they have one.
 ///
-/// It is if a part is cached and the rest would evict it before linear reading gets there, and the
-/// estimates agree. All cached, or nothing: the order makes no difference, and plain reading has
-/// the kernel's read-ahead. With room for all of it in the cache, plain reading loses nothing, and
-/// leaves more in the cache for the next one.
+/// Best order pays if a part is cached, if the rest would evict that part before linear reading reaches it, and if the
+/// estimates agree. If all bytes are cached, or none, the order makes no difference, and plain reading has the kernel's
+/// read-ahead. If the cache has space for the whole file, plain reading loses nothing, and leaves more in the cache for
+/// the next reader.
 ///
-/// Who may stop at the first hit gains if there is a cached part at all.
+/// A caller that may stop at the first hit gains from any cached part.
 pub(super) fn best_pays(
     file: &File,
     (from, to): (u64, u64),
@@ -51,7 +52,7 @@ pub(super) fn best_pays(
     if to.saturating_sub(from) < SMALL || presence().is_some() {
         return false;
     }
-    // Known without asking for what is where: a small file takes longer to describe than to read.
+    // Decided without a lookup of each part: a small file takes longer to describe than to read.
     if !may_stop && cache_capacity().is_some_and(|capacity| to - from <= capacity) {
         return false;
     }
@@ -74,13 +75,12 @@ pub(super) fn best_pays(
         (Some(linear), Some(best)) => {
             best.median + COPY * cached_seconds(&sleds) < linear.median * SHARE
         }
-        // Nothing is known of the device, but that it is not memory; what counts is how much of the
-        // cached part would be lost.
+        // The device's rates are unknown. The decision depends on the amount of cached data that would be lost.
         _ => sleds.iter().map(|sled| sled.length).sum::<u64>() > room,
     }
 }
 
-/// How long it takes to read what is cached, where the table does not tell the orders apart.
+/// Returns the time to read the cached parts, if the table has no rates for both orders.
 fn cached_seconds(sleds: &[Sled]) -> f64 {
     let cached = |sled: &&Sled| sled.level == Level::Memory && sled.linear_Bps.is_none();
     let cached = sleds.iter().filter(cached);

@@ -1,4 +1,4 @@
-//! What the device took, as seen by who waited for it.
+//! Measures the device time of a pass by the time that the reader waited.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,15 +10,15 @@ use crate::located::Located;
 use crate::observed;
 use crate::residency::Presence;
 
-/// An observation counts if waiting was this share of the time: then the device was hardly ever idle,
-/// and the whole time is its own.
+/// Minimum share of waiting in the time of a pass. Above it the device was almost never idle, so the whole time is
+/// device time.
 const WAITING: f64 = 0.7;
-/// A shorter pass in file order is not worth writing down.
+/// Minimum length of an observed pass in file order.
 const IN_ORDER_BYTES_MIN: u64 = 32 << 20;
 
-/// Adds up the waiting of one pass over a part of a file.
+/// Adds up the waiting time of one pass over a part of a file.
 pub(super) struct Clock {
-    /// What it is noted under.
+    /// Key of the observation.
     key: Arc<str>,
     begun: Option<Instant>,
     waited: Duration,
@@ -35,14 +35,15 @@ impl Clock {
         }
     }
 
-    /// For a pass in best order; `None` where zones differ, as the pass may go over several.
+    /// Makes a clock for a pass in best order. `None` on a device with different zones, since the pass may cover
+    /// several of them.
     pub(super) fn best(located: &Located) -> Option<Clock> {
         located.observed_as().map(|key| Clock::new(Arc::clone(key)))
     }
 
-    /// For a pass in file order over bytes `from` to `to`, which are all where `presence` says. `None` if
-    /// they are few, or a part of them is in memory now, or a hole: what it takes would say nothing of
-    /// the device.
+    /// Makes a clock for a pass in file order over bytes `from` to `to`; `presence` returns the common presence of all
+    /// bytes, if they have one. `None` if the range is short, or if a part of it is in memory or a hole: the time would
+    /// not be device time.
     pub(super) fn in_file_order(
         file: &File,
         (from, to): (u64, u64),
@@ -60,14 +61,14 @@ impl Clock {
         Some(Clock::new(observed::in_file_order(key).into()))
     }
 
-    /// The caller waited since `begun`, and has so many bytes for it.
+    /// Adds the wait since `begun`, which delivered `bytes`.
     pub(super) fn waited_since(&mut self, begun: Instant, bytes: u64) {
         self.begun.get_or_insert(begun);
         self.waited += begun.elapsed();
         self.bytes += bytes;
     }
 
-    /// The pass is over: what it took refreshes the estimates.
+    /// Ends the pass and records its observation, which refreshes the estimates.
     pub(super) fn note(self) {
         let took = self
             .begun

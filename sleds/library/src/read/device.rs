@@ -1,4 +1,4 @@
-//! The lane of what has to come from the device.
+//! The lane of parts on the device.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,36 +12,35 @@ use super::clock::Clock;
 use super::pool::Pool;
 use super::unread::{Step, Unread};
 
-/// A part of the file that was asked for.
+/// A requested part of the file.
 struct Asked {
     from: u64,
     to: u64,
-    /// Somebody else read it into the page cache meanwhile: it is taken from there.
+    /// Another process read the part into the page cache in the meantime, so it is taken from there.
     cached: bool,
 }
 
-/// Takes stretches from the device, cheapest first, with several requests in flight.
+/// Reads stretches from the device, cheapest first, with several requests in flight.
 ///
-/// Invariant after [`DeviceLane::ask`]: `current` ends where the stretch does, or the next block of
-/// it is first in `asked`.
+/// Invariant after [`DeviceLane::ask`]: `current` ends at the end of its stretch, or the next block of the stretch is
+/// first in `asked`.
 pub(super) struct DeviceLane {
-    /// The stretch at hand: taken up to the first, asked for up to the second.
+    /// The current stretch: end of the received bytes, and end of the requested bytes.
     current: Option<(u64, u64)>,
     pub(super) assembly: Assembly,
-    /// Blocks on their way, in the order in which they will be given out.
+    /// Blocks in flight, in the order in which they are returned.
     asked: VecDeque<Asked>,
-    /// The stretches that these blocks are of, without the current one: first byte, and the byte
-    /// after the last that was asked for.
+    /// Stretches of these blocks, without the current stretch: first byte, and end of the requested bytes.
     stretches: VecDeque<(u64, u64)>,
-    /// What was not asked for yet of the last stretch in `asked`. It goes on before any other, also
-    /// one that comes before it in the file, since units lie across its blocks.
+    /// The part of the last stretch in `asked` that is not yet requested. It is requested before any other stretch,
+    /// even one at a lower offset, since units extend across its blocks.
     begun: Option<Stretch>,
     /// The file ended inside the current stretch.
     cut_off: bool,
     pool: Option<Pool>,
     /// Bytes of a piece.
     chunk: usize,
-    /// `None`: nothing is learnt from this pass.
+    /// Clock of this pass; `None` if the pass is not observed.
     clock: Option<Clock>,
 }
 
@@ -60,12 +59,12 @@ impl DeviceLane {
         }
     }
 
-    /// Nothing is learnt from this pass.
+    /// Disables observations of this pass.
     pub(super) fn unobserved(&mut self) {
         self.clock = None;
     }
 
-    /// Whether a step makes nobody wait: something is left of the last block, or the next has come.
+    /// Returns true if the next step does not wait: the last block has a rest, or the next block has arrived.
     pub(super) fn is_ready(&self) -> bool {
         if self.assembly.rest() >= self.chunk {
             return true;
@@ -109,7 +108,7 @@ impl DeviceLane {
         }
     }
 
-    /// Keeps the device busy: afterwards enough blocks are asked for, or all.
+    /// Keeps the device busy. Afterwards [`DEPTH`] blocks are requested, or all.
     pub(super) fn ask(&mut self, unread: &mut Unread<'_>) -> io::Result<()> {
         while self.asked.len() < DEPTH {
             let Some(stretch) = self.begun.take().or_else(|| take_dear(unread)) else {
@@ -139,7 +138,7 @@ impl DeviceLane {
         Ok(())
     }
 
-    /// The next block of the current stretch.
+    /// Loads the next block of the current stretch.
     fn load(&mut self, unread: &mut Unread<'_>, end: u64) -> io::Result<()> {
         let asked = self
             .asked

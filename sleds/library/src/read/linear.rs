@@ -1,4 +1,4 @@
-//! Reading from the first byte to the last, as any program does.
+//! Reads from the first byte to the last, like any program.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,28 +9,28 @@ use super::assemble::Assembly;
 use super::clock::Clock;
 use super::{Piece, ReadOptions};
 
-/// How to get at the bytes that follow.
+/// Way of reading the next bytes.
 enum Source {
-    /// By `read`, at the position that the file has.
+    /// By `read`, at the file's own position.
     Position,
-    /// By `pread`, from here on, so that the position is left alone.
+    /// By `pread` from this offset on, which leaves the file's position unchanged.
     Offset(u64),
 }
 
-/// Reads what follows a place, to a limit or the end of the file.
+/// Reads from an offset to a limit or to the end of the file.
 pub(super) struct Linear<'f> {
     file: &'f File,
     source: Source,
     assembly: Assembly,
-    /// The byte of the file before which it stops.
+    /// Offset at which the reader stops.
     limit: u64,
     ended: bool,
-    /// `None`: nothing is learnt from this pass.
+    /// Clock of this pass; `None` if the pass is not observed.
     clock: Option<Clock>,
 }
 
 impl<'f> Linear<'f> {
-    /// From the file's position on, which is `at`.
+    /// Makes a reader from the file's position on. The position must be `at`.
     pub(super) fn stream(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
         Linear {
             file,
@@ -42,22 +42,22 @@ impl<'f> Linear<'f> {
         }
     }
 
-    /// The same, but nothing from byte `limit` of the file on.
+    /// Returns this reader with a stop at byte `limit` of the file.
     pub(super) fn until(self, limit: u64) -> Linear<'f> {
         Linear { limit, ..self }
     }
 
-    /// The same, and what it takes is noted in the end.
+    /// Returns this reader with a clock, whose time is recorded at the end.
     pub(super) fn timed(self, clock: Option<Clock>) -> Linear<'f> {
         Linear { clock, ..self }
     }
 
-    /// Nothing is learnt from this pass.
+    /// Disables observations of this pass.
     pub(super) fn unobserved(&mut self) {
         self.clock = None;
     }
 
-    /// From `at` on, leaving the position.
+    /// Makes a reader from `at` on, which does not move the file's position.
     pub(super) fn at(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
         Linear {
             source: Source::Offset(at),
@@ -65,13 +65,13 @@ impl<'f> Linear<'f> {
         }
     }
 
-    /// The byte after the last one read.
+    /// Returns the offset after the last byte read.
     pub(super) fn end(&self) -> u64 {
         self.assembly.at() + self.assembly.rest() as u64
     }
 
     pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
-        // What was read at one go may make several pieces.
+        // A single read may contain several pieces.
         if self.assembly.cut(self.ended) {
             return Ok(Some(self.assembly.piece()));
         }

@@ -1,4 +1,4 @@
-//! Reading a file piece by piece, in the order that costs least.
+//! Reads a file piece by piece, in the order that costs least.
 
 mod assemble;
 mod asynchronous;
@@ -22,45 +22,44 @@ use best::Best;
 use clock::Clock;
 use linear::Linear;
 
-/// In which order to read.
+/// Order of reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Plan {
     /// From the first byte to the last.
     Linear,
     /// Cheapest first.
     Best,
-    /// [`Plan::Best`] where the estimates say that it pays, else [`Plan::Linear`].
+    /// [`Plan::Best`] if it pays by the estimates, otherwise [`Plan::Linear`].
     #[default]
     Auto,
 }
 
-/// What must not be cut in two.
+/// Unit that must not be split between two pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
     /// Pieces begin and end anywhere.
     #[default]
     Bytes,
-    /// A piece holds whole records, each ended by this byte; the last one of a file may lack it.
+    /// A piece holds whole records, each terminated by this byte. The last record of a file may lack the terminator.
     Records(u8),
-    /// A piece holds whole elements of `size` bytes, the first at byte `start`. What is left at the
-    /// end of the file, less than an element, is in a piece of its own or at the end of one.
+    /// A piece holds whole elements of `size` bytes, the first at byte `start`. An incomplete element at the end of the
+    /// file is a separate piece, or the end of a piece.
     Elements {
-        /// Byte of the first element; what lies before it is not read.
+        /// First byte of the first element. Bytes before it are not read.
         start: u64,
         /// Bytes of an element.
         size: u32,
     },
 }
 
-/// How to read.
+/// Options of a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadOptions {
-    /// The order.
+    /// Order of reading.
     pub plan: Plan,
-    /// What must not be cut.
+    /// Unit that must not be split.
     pub unit: Unit,
-    /// Bytes a piece should have. A single record that is longer makes a longer piece, and of a small file
-    /// pieces are smaller.
+    /// Preferred length of a piece in bytes. A longer record makes a longer piece. Pieces of a small file are smaller.
     pub chunk: usize,
 }
 
@@ -74,15 +73,15 @@ impl Default for ReadOptions {
     }
 }
 
-/// Pieces of which a file has less than [`PIECES`] are made smaller, down to this many bytes.
+/// Minimum size to which pieces are reduced if a file has fewer than [`PIECES`] pieces.
 const LEAST_CHUNK: u64 = 16 << 10;
 const PIECES: u64 = 32;
 
 impl ReadOptions {
-    /// For a file of which `bytes` are to be read in linear order. Of a small one the memory for a piece,
+    /// Returns the options for reading `bytes` bytes in linear order. For a small file, the memory of a full piece,
     /// which the system clears page by page, costs more than the reading.
     fn for_bytes(self, bytes: u64) -> ReadOptions {
-        // One byte more than there is, to see the end.
+        // An additional byte, so that the read sees the end of the file.
         let enough = (bytes / PIECES).max(LEAST_CHUNK).min(bytes + 1);
         let enough = usize::try_from(enough).unwrap_or(usize::MAX);
         ReadOptions {
@@ -95,25 +94,23 @@ impl ReadOptions {
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// Where in the file it begins, in bytes from the file's first; for things without a length,
-    /// from where reading began.
+    /// Offset in the file, in bytes. For files without a length, the offset from the position at which reading began.
     pub offset: u64,
-    /// What it holds; never empty.
+    /// Content; never empty.
     pub data: &'a [u8],
 }
 
-/// Gives out a file, every byte once.
+/// Returns the content of a file, every byte once.
 ///
-/// Reads to the end of the file as it is when it gets there: of a file that grows, also what was
-/// added; of one that shrinks, what is left. Things without a size (pipes, `/proc`) are read from
-/// their position on, in linear order.
+/// Reads to the end of the file at the time when the reader reaches the end: appended bytes are included, truncated
+/// bytes are not. Files without a size (pipes, `/proc`) are read from their position on, in linear order.
 ///
-/// In linear order it makes the `read` calls that any program makes. In best order it takes from
-/// the page cache what is there, looking again before each piece whether it still is, and without
-/// read-ahead; and the rest from the device, several requests at a time, past the page cache, so
-/// that reading it does not evict the part that is cached.
+/// In linear order the reader makes the `read` calls that any program makes. In best order it takes cached parts from
+/// the page cache, without read-ahead, and checks before each piece that the part is still cached. The other parts come
+/// from the device, several requests at a time, past the page cache, so that reading them does not evict the cached
+/// parts.
 ///
-/// After the last piece the file's position is at its end. In best order it is not moved before.
+/// After the last piece the file's position is at its end. In best order the position does not move before.
 pub struct Reader<'f> {
     file: &'f File,
     from: u64,
@@ -126,7 +123,7 @@ enum State<'f> {
 }
 
 impl<'f> Reader<'f> {
-    /// A reader of `file`, from its position on.
+    /// Makes a reader of `file`, from its position on.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -134,9 +131,9 @@ impl<'f> Reader<'f> {
         Reader::begin(file, options, u64::MAX, false)
     }
 
-    /// A reader for one who will stop at the first hit, and so gains from any part that is cached:
-    /// [`Plan::Auto`] is [`Plan::Best`] wherever there is one. Nothing is requested from the device
-    /// before the cached part was given out.
+    /// Makes a reader for a caller that stops at the first hit, and therefore gains from any cached part.
+    /// [`Plan::Auto`] is [`Plan::Best`] if any part is cached. The device gets no request before the cached parts are
+    /// returned.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -144,9 +141,9 @@ impl<'f> Reader<'f> {
         Reader::begin(file, options, u64::MAX, true)
     }
 
-    /// A reader of what lies before byte `limit` of the file: of one table of a file with several,
-    /// say. Nothing from there on is read, in either order, but for the kernel's read-ahead. In best
-    /// order the file's position is at the limit in the end.
+    /// Makes a reader of the bytes before byte `limit` of the file, for example of one table in a file with several
+    /// tables. No byte from `limit` on is read, in either order, except by the kernel's read-ahead. In best order the
+    /// file's position is at the limit in the end.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -171,7 +168,7 @@ impl<'f> Reader<'f> {
         }
         let length = length(file);
         let (Some(mut from), Ok(length)) = (position, &length) else {
-            // A directory cannot be read, and says so at the first read, as it does to others.
+            // A directory cannot be read. The first read reports this, as for other programs.
             let at = match length {
                 Err(DescribeError::Io(error)) => return Err(error),
                 _ => position.unwrap_or(0),
@@ -210,7 +207,7 @@ impl<'f> Reader<'f> {
         Reader { file, from, state }
     }
 
-    /// The same, but what it takes is not noted.
+    /// Disables observations of this pass.
     pub(crate) fn unobserved(mut self) -> Reader<'f> {
         match &mut self.state {
             State::Linear(linear) => linear.unobserved(),
@@ -219,7 +216,7 @@ impl<'f> Reader<'f> {
         self
     }
 
-    /// The order in which it reads: [`Plan::Linear`] or [`Plan::Best`].
+    /// Returns the order in use: [`Plan::Linear`] or [`Plan::Best`].
     pub fn plan(&self) -> Plan {
         match self.state {
             State::Linear(_) => Plan::Linear,
@@ -227,12 +224,12 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Where in the file reading began: its position, or the first element.
+    /// Returns the offset at which reading began: the file's position, or the first element.
     pub fn start(&self) -> u64 {
         self.from
     }
 
-    /// The next piece; `None` after the last.
+    /// Returns the next piece; `None` after the last.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -244,7 +241,7 @@ impl<'f> Reader<'f> {
                 let piece = best.next_piece()?;
                 if piece.is_none() {
                     let mut handle = self.file;
-                    // Of use to who shares the position; nothing is lost where it cannot be.
+                    // Useful for processes that share the position. A failure has no consequences.
                     let _ = handle.seek(SeekFrom::Start(end));
                 }
                 Ok(piece)

@@ -1,4 +1,4 @@
-//! Reading from the device with several requests in flight, without filling the page cache.
+//! Reads from the device with several requests in flight, without filling the page cache.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -14,15 +14,14 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use crate::delivery::DEPTH;
 use crate::sys;
 
-/// Memory and file offsets of direct I/O are multiples of this, unless the filesystem asks for more.
+/// Alignment of memory and file offsets for direct I/O, unless the filesystem requires more.
 const ALIGN: u64 = 4096;
 
-/// The ways of reading past the page cache, best first; after them, plain reading. One that turns out
-/// not to work is not tried again.
+/// Ways of reading past the page cache, best first, followed by plain reading. A way that fails is not tried again.
 const DIRECT: u8 = 0;
 const DONTCACHE: u8 = 1;
 
-/// A file to be read past the page cache.
+/// A file that is read past the page cache.
 struct Access {
     direct: Option<File>,
     plain: File,
@@ -37,7 +36,7 @@ impl Access {
             Some((memory, offset)) => Some(u64::from(memory.max(offset)).max(ALIGN)),
             None => Some(ALIGN),
         };
-        // A second open file, since the flag belongs to the open file, which is the caller's.
+        // The file is opened again because `O_DIRECT` belongs to the open file, which is the caller's.
         let again = align.filter(|align| align.is_power_of_two()).map(|_| {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             OpenOptions::new()
@@ -54,7 +53,7 @@ impl Access {
         })
     }
 
-    /// Fills `buf` from `at` on, both aligned; less only at the end of the file.
+    /// Fills `buf` from `at` on, both aligned. Returns less only at the end of the file.
     fn fill(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -64,7 +63,7 @@ impl Access {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            // Direct reads stop in the middle of a block at the end of the file only.
+            // Direct reads end inside a block only at the end of the file.
             if !(filled as u64).is_multiple_of(ALIGN) && self.way.load(Ordering::Relaxed) == DIRECT
             {
                 break;
@@ -96,8 +95,8 @@ impl Access {
     }
 }
 
-/// What direct I/O on a file must be aligned to, in bytes (memory, offset); `None` if the kernel
-/// does not say, zeroes if it does no direct I/O.
+/// Returns the alignment of direct I/O on a file in bytes (memory, offset). `None` if the kernel does not report it,
+/// zeroes if the file does not support direct I/O.
 fn direct_align(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
@@ -122,7 +121,7 @@ impl Buffer {
     }
 }
 
-/// Bytes `from` to `to` of the file, to be read into a buffer.
+/// Bytes `from` to `to` of the file, with the buffer to read them into.
 struct Job {
     number: u64,
     from: u64,
@@ -134,7 +133,7 @@ struct Job {
 pub(crate) struct Block {
     buffer: Buffer,
     skip: usize,
-    /// Bytes in it; fewer than asked for at the end of the file only.
+    /// Number of bytes; fewer than requested only at the end of the file.
     pub(crate) length: usize,
 }
 
@@ -203,7 +202,7 @@ impl Shared {
     }
 }
 
-/// Threads that read ahead of their caller, who gets the parts in the order of asking.
+/// Threads that read ahead of their caller. The caller receives the parts in the order of its requests.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: usize,
@@ -214,7 +213,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// For parts of at most `block` bytes.
+    /// Makes a pool for parts of at most `block` bytes.
     pub(crate) fn new(file: &File, block: usize) -> io::Result<Pool> {
         Ok(Pool {
             shared: Arc::new(Shared {
@@ -231,17 +230,17 @@ impl Pool {
         })
     }
 
-    /// Parts asked for and not yet given.
+    /// Returns the number of requested parts not yet returned.
     pub(crate) fn in_flight(&self) -> usize {
         (self.asked - self.given) as usize
     }
 
-    /// Whether [`Pool::wait`] would not wait.
+    /// Returns true if [`Pool::wait`] would not wait.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().done.contains_key(&self.given)
     }
 
-    /// Begins to read bytes `from` to `to`, at most a block, not empty.
+    /// Requests bytes `from` to `to`: at most a block, not empty.
     pub(crate) fn ask(&mut self, from: u64, to: u64) {
         let align = self.shared.access.align;
         let fresh = || Buffer::new(self.block + 2 * align as usize, align);
@@ -268,7 +267,7 @@ impl Pool {
         self.shared.work.notify_one();
     }
 
-    /// The earliest part asked for that was not given yet. There must be one.
+    /// Waits for the earliest requested part not yet returned. At least one part must be in flight.
     pub(crate) fn wait(&mut self) -> io::Result<Block> {
         debug_assert!(self.in_flight() > 0);
         let mut state = self.shared.lock();
@@ -282,14 +281,14 @@ impl Pool {
         }
     }
 
-    /// Takes back a part's memory.
+    /// Takes back the memory of a part.
     pub(crate) fn recycle(&mut self, block: Block) {
         self.spare.push(block.buffer);
     }
 }
 
 impl Drop for Pool {
-    /// The threads end by themselves after what they are at; nobody waits for a slow device.
+    /// The threads end after their current reads. The drop does not wait for a slow device.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.stopped = true;

@@ -1,4 +1,4 @@
-//! What both lanes of reading in best order stand on.
+//! State that both lanes of reading in best order share.
 
 use std::fs::File;
 use std::io;
@@ -14,28 +14,27 @@ use crate::schedule::{Cost, Schedule, Stretch, read_over, settle};
 use super::assemble::Assembly;
 use super::{Plan, ReadOptions, Unit};
 
-/// What a step of a lane led to.
+/// Result of a step of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// The lane's assembly has a piece.
     Piece,
-    /// There is more to do before there is one.
+    /// The lane needs more steps before the next piece.
     More,
     /// The lane has nothing left.
     Done,
 }
 
-/// The file, and what of it is still to be read.
+/// The file, and its parts not yet read.
 pub(super) struct Unread<'f> {
     pub(super) file: &'f File,
     pub(super) options: ReadOptions,
-    /// The end of the file when reading began.
+    /// End of the file when reading began.
     pub(super) to: u64,
     pub(super) located: Arc<Located>,
-    /// Stretches that no lane has begun. They begin and end at boundaries of units, but for the end
-    /// of the file.
+    /// Stretches that no lane has begun. They begin and end at boundaries of units, except at the end of the file.
     pub(super) schedule: Schedule,
-    /// Where reading goes on in the end: at `to`, or at the last unit if it is not whole.
+    /// Offset at which linear reading continues in the end: `to`, or the beginning of an incomplete last unit.
     pub(super) tail: u64,
     means: Means,
     peek: Peek<'f>,
@@ -62,7 +61,7 @@ impl<'f> Unread<'f> {
         Ok(unread)
     }
 
-    /// Looks up where bytes `from` to `to` are, and puts them into the schedule.
+    /// Looks up where bytes `from` to `to` are, and adds them to the schedule.
     pub(super) fn consider(&mut self, from: u64, to: u64) -> io::Result<()> {
         let located = Arc::clone(&self.located);
         let parts = parts(self.file, (from, to), &located)?;
@@ -92,13 +91,13 @@ impl<'f> Unread<'f> {
         Ok(())
     }
 
-    /// Whether all of bytes `from` to `to` is in the page cache now.
+    /// Returns true if all bytes from `from` to `to` are in the page cache now.
     pub(super) fn is_cached(&self, from: u64, to: u64) -> io::Result<bool> {
         let presence = residency::uniform(self.file, self.means, from, to)?;
         Ok(presence == Some(Presence::Cached))
     }
 
-    /// Adds bytes `from` to `to` to `assembly`, without read-ahead; how many there were.
+    /// Adds bytes `from` to `to` to `assembly`, without read-ahead, and returns their number.
     pub(super) fn load(&mut self, assembly: &mut Assembly, from: u64, to: u64) -> io::Result<u64> {
         let mut at = from;
         while at < to {
@@ -114,8 +113,8 @@ impl<'f> Unread<'f> {
         Ok(at - from)
     }
 
-    /// A stretch that ends at `end` was read. What it has of a unit that goes on beyond the end of
-    /// the file is left for the tail, since the file may have grown.
+    /// Ends a stretch that was read up to `end`. An incomplete unit at the end of the file is left for the tail, since
+    /// the file may have grown.
     pub(super) fn end_stretch(&mut self, assembly: &mut Assembly, end: u64) -> Step {
         if end == self.to && self.options.unit != Unit::Bytes {
             self.tail = assembly.at();

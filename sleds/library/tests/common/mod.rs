@@ -1,4 +1,4 @@
-//! Files whose place in the page cache a test decides.
+//! Test files with a controlled state in the page cache.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
 
 use std::fs::{self, File, OpenOptions};
@@ -11,13 +11,13 @@ use sleds::{Piece, Presence, ReadOptions, Reader, Unit, residency};
 
 pub const PAGE: u64 = 4096;
 
-/// Says on the real standard error that a test did not run.
+/// Reports a skipped test on the real standard error.
 pub fn skipped(name: &str, why: &str) {
     let line = format!("SKIPPED: {name}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// A directory on a disk filesystem, since `/tmp` may be in memory.
+/// Makes a directory on a disk filesystem, since `/tmp` may be in memory.
 pub fn scratch() -> tempfile::TempDir {
     let place = env!("CARGO_TARGET_TMPDIR");
     tempfile::Builder::new()
@@ -26,7 +26,7 @@ pub fn scratch() -> tempfile::TempDir {
         .expect("a scratch directory")
 }
 
-/// A small random number generator: the same numbers from the same seed.
+/// A small random number generator: equal seeds give equal numbers.
 pub struct Random(pub u64);
 
 impl Random {
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// Lines of text, some empty, some long, of `length` bytes.
+/// Returns lines of text, some empty, some long, of `length` bytes in total.
 pub fn text(random: &mut Random, length: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(length);
     while text.len() < length {
@@ -59,7 +59,7 @@ pub fn text(random: &mut Random, length: usize) -> Vec<u8> {
     text
 }
 
-/// A file with this content, on disk and in no cache.
+/// Makes a file with this content, on disk and not cached.
 pub fn cold(path: &Path, content: &[u8]) -> File {
     fs::write(path, content).unwrap();
     let file = OpenOptions::new()
@@ -71,13 +71,13 @@ pub fn cold(path: &Path, content: &[u8]) -> File {
     file
 }
 
-/// Takes a file out of the page cache.
+/// Evicts a file from the page cache.
 pub fn evict(file: &File) {
     file.sync_all().unwrap();
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// Puts pages into the page cache, without those around them.
+/// Reads pages into the page cache, without adjacent pages.
 pub fn warm(file: &File, pages: Range<u64>) {
     use std::os::unix::fs::FileExt as _;
     let mut page = [0; PAGE as usize];
@@ -88,7 +88,7 @@ pub fn warm(file: &File, pages: Range<u64>) {
     fadvise(file, 0, None, Advice::Normal).unwrap();
 }
 
-/// Random runs of pages in the cache, about half of the file.
+/// Caches random runs of pages, about half of the file.
 pub fn mix(file: &File, random: &mut Random, run_pages_max: u64) {
     evict(file);
     let pages = file.metadata().unwrap().len().div_ceil(PAGE);
@@ -102,14 +102,14 @@ pub fn mix(file: &File, random: &mut Random, run_pages_max: u64) {
     }
 }
 
-/// Whether a test can decide what is cached in this directory.
+/// Returns true if a test can control the page cache of files in this directory.
 pub fn can_evict(path: &Path) -> bool {
     let file = cold(&path.join("probe"), &[1; 8 * PAGE as usize]);
     let runs = residency(&file, 0, 8 * PAGE).unwrap();
     runs.len() == 1 && runs[0].presence == Presence::Absent
 }
 
-/// All pieces of a file, in the order in which they come.
+/// Returns all pieces of a file, in the order in which they arrive.
 pub fn pieces(file: &File, options: ReadOptions) -> Vec<(u64, Vec<u8>)> {
     let mut reader = Reader::new(file, options).unwrap();
     let mut all = Vec::new();
@@ -120,7 +120,7 @@ pub fn pieces(file: &File, options: ReadOptions) -> Vec<(u64, Vec<u8>)> {
     all
 }
 
-/// The pieces in file order, put together; panics unless each byte from `from` on is there once.
+/// Joins the pieces in file order. Panics unless each byte from `from` on is present exactly once.
 pub fn joined(pieces: &[(u64, Vec<u8>)], from: u64) -> Vec<u8> {
     let mut sorted: Vec<_> = pieces.iter().collect();
     sorted.sort();
@@ -132,7 +132,7 @@ pub fn joined(pieces: &[(u64, Vec<u8>)], from: u64) -> Vec<u8> {
     all
 }
 
-/// Panics if a piece cuts a unit in two.
+/// Panics if a piece cuts a unit.
 pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: Unit, content: &[u8]) {
     for (offset, data) in pieces {
         let end = *offset as usize + data.len();
@@ -151,7 +151,7 @@ pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: Unit, content: &[u8]) {
     }
 }
 
-/// A path that names nothing yet.
+/// Returns a path in the test's directory.
 pub fn path(dir: &tempfile::TempDir, name: &str) -> PathBuf {
     dir.path().join(name)
 }
