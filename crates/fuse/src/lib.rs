@@ -275,7 +275,8 @@ fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
     let at = match opcode {
         // SETATTR, if its flag for a handle is set.
         4 if u32_at(fixed, HEADER) & SETATTR_HANDLE != 0 => 8,
-        // READ WRITE RELEASE FSYNC FLUSH, READDIR RELEASEDIR FSYNCDIR, IOCTL, FALLOCATE READDIRPLUS LSEEK COPY_FILE_RANGE
+        // READ WRITE RELEASE FSYNC FLUSH, READDIR RELEASEDIR FSYNCDIR, IOCTL, FALLOCATE READDIRPLUS LSEEK
+        // COPY_FILE_RANGE
         15 | 16 | 18 | 20 | 25 | 28..=30 | 39 | 43 | 44 | 46 | 47 if body >= 8 => 0,
         _ => return 0,
     };

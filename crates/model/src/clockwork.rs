@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The model gets commands in the order of their time. Its time advances up to a command's arrival before it gets the
-//! command.
+//!   command.
 //! - While the model has a future event, the clockwork task sleeps at most until that event.
 
 use std::cell::RefCell;

@@ -2,19 +2,21 @@
 //!
 //! A shingled disk (SMR) overlaps its tracks, so a track cannot be rewritten without the tracks behind it. A
 //! *host-managed* drive leaves that to the host: its space is divided into zones, and a write outside a zone's order
-//! fails. The rules are those of ZBC (INCITS 536, *Zoned Block Commands*) for SCSI and ZAC (INCITS 537) for ATA, as far as a
-//! device of this project has commands for them:
+//! fails. The rules are those of ZBC (INCITS 536, *Zoned Block Commands*) for SCSI and ZAC (INCITS 537) for ATA, as far
+//! as a device of this project has commands for them:
 //!
 //! - The bytes before the first zone are *conventional*: they are written like any disk.
-//! - All other zones are *sequential write required*. Each has a *write pointer*. A write must begin at the write pointer
-//!   and must end within the zone. Then the write pointer moves to the end of the write. (ZBC: `UNALIGNED WRITE COMMAND`,
+//! - All other zones are *sequential write required*. Each has a *write pointer*. A write must begin at the write
+//!   pointer and must end within the zone. Then the write pointer moves to the end of the write. (ZBC: `UNALIGNED WRITE
+//!   COMMAND`,
 //!   `WRITE BOUNDARY VIOLATION`.)
 //! - A full zone takes no write until it is reset (`INVALID FIELD IN CDB`).
-//! - A discard of a whole zone is `RESET WRITE POINTER`: the zone is empty again. Discards of parts of a zone do nothing.
+//! - A discard of a whole zone is `RESET WRITE POINTER`: the zone is empty again. Discards of parts of a zone do
+//!   nothing.
 //! - Reads are unrestricted (`URSWRZ` is one): bytes behind the write pointer read as zeroes.
 //!
-//! Left out: zones that are opened, closed and finished by command, and limits on open zones. [`ZoneUsage`] has the most
-//! zones that were partly written at one time, which can be compared with a drive's limit.
+//! Left out: zones that are opened, closed and finished by command, and limits on open zones. [`ZoneUsage`] has the
+//! most zones that were partly written at one time, which can be compared with a drive's limit.
 //!
 //! [`Zoned`] checks a write when it arrives. So several writes to one zone may be in flight if they arrive in order, as
 //! from a queue that keeps the order of the writes of each zone.

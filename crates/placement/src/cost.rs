@@ -18,7 +18,7 @@
 //!
 //! - `cost/access.rs`: distribution of writes over pages.
 //! - `cost/log.rs`: cost of cleaning if hot and cold pages are separated, and of greedy cleaning of segments with few
-//! pages.
+//!   pages.
 //! - `cost/hybrid.rs`: HyLog, and the hot share with the lowest cost.
 
 mod access;

@@ -14,11 +14,11 @@
 //! - Requests take any time, so they overtake each other; some take seconds.
 //! - A power cut comes at any request, also during a recovery, and during the next one. For writes that are not
 //!   flushed,
-//! completed or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
+//!   completed or not, each block (512 or 4096 bytes) is kept or dropped, in any combination.
 //! - A read, write, flush or discard fails: occasionally, for a while, or from some moment on. A failed write leaves
 //!   any
-//! mixture of old and new blocks. A failed flush, or a failed write with FUA, may lose data that was not durable, on
-//! all disks with the same cache.
+//!   mixture of old and new blocks. A failed flush, or a failed write with FUA, may lose data that was not durable, on
+//!   all disks with the same cache.
 //! - By the clock, from milliseconds to hours or permanently, a disk or a place on it fails requests, or is slow.
 //! - A disk has no space for new pages, for a while or permanently.
 //! - The volume is closed at any moment, with requests in flight.
@@ -30,7 +30,7 @@
 //! - A client sends a write twice concurrently.
 //! - *Only in marked scenarios with weaker guarantees* ([`lanes::Promise::Known`]): bits change; a write goes to a
 //!   wrong
-//! place; flushes and FUA are acknowledged but not done.
+//!   place; flushes and FUA are acknowledged but not done.
 //!
 //! The system under test decides which of these faults its scenarios have, and may add others. Not injected: torn
 //! blocks (see the assumptions about media in ARCHITECTURE.md).

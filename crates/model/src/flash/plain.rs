@@ -62,11 +62,11 @@ pub struct FlashUsage {
 ///
 /// - Its *erase units* have the length of [`Geometry::discard_granularity`]. A discard erases them. It affects only
 ///   whole
-/// units, and erases only their programmed blocks.
+///   units, and erases only their programmed blocks.
 /// - A write programs pages of 4096 bytes. A page can be programmed once until its unit is erased. The pages of a block
 ///   must
-/// be programmed in order; some may be skipped. A write against these rules is refused as a whole. The source of its
-/// error is a [`super::FlashError`] that names the page.
+///   be programmed in order; some may be skipped. A write against these rules is refused as a whole. The source of its
+///   error is a [`super::FlashError`] that names the page.
 /// - A page that is not programmed reads as ones.
 /// - A completed write is durable. A flush does nothing.
 ///

@@ -7,19 +7,19 @@
 //!
 //! - [`TranslationOptions::reclaim_lanes`] planes form a *reclaim unit*, an erase block of each. It is filled from its
 //!   first
-//! page to its last, and erased as a whole.
+//!   page to its last, and erased as a whole.
 //! - *Collection* takes the full reclaim unit with the fewest live pages (greedy), moves these pages and erases the
 //!   unit. It
-//! begins when a write needs a reclaim unit and at most [`map::FREE_MIN`] are free.
+//!   begins when a write needs a reclaim unit and at most [`map::FREE_MIN`] are free.
 //! - The chips have more space than the drive shows: the *reserve*.
 //! - A discard of whole mapping units unmaps them.
 //! - A *write buffer* gathers parts of a unit. The drive acknowledges a write when all of it is in the buffer. The
 //!   buffer
-//! survives a power cut, so completed writes are not volatile.
+//!   survives a power cut, so completed writes are not volatile.
 //! - *Placement handles*, if the drive has several: writes of one handle share reclaim units, writes of different
 //!   handles do
-//! not ([`Device::place`]). This is NVMe Flexible Data Placement (TP4146) with this number of reclaim unit handles, of
-//! the type that is initially isolated: collection mixes moved data.
+//!   not ([`Device::place`]). This is NVMe Flexible Data Placement (TP4146) with this number of reclaim unit handles,
+//!   of the type that is initially isolated: collection mixes moved data.
 //!
 //! The write amplification is [`TranslationUsage::programmed`] divided by [`TranslationUsage::host`].
 //!

@@ -327,8 +327,8 @@ impl UblkDevice {
     }
 
     /// Leaves the block device to the next server of the volume: from now on requests wait for this server. Returns
-    /// after the requests under way have ended. If this takes too long, call [`UblkDevice::let_wait`] instead. In either
-    /// case the process must end before the device can be recovered.
+    /// after the requests under way have ended. If this takes too long, call [`UblkDevice::let_wait`] instead. In
+    /// either case the process must end before the device can be recovered.
     ///
     /// # Errors
     /// [`UblkError::NotRecoverable`]; the device is then served as before.
