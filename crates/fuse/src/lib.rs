@@ -114,8 +114,8 @@ pub struct Request {
     pub group: u32,
     /// Handle of the open file or directory, as returned by OPEN; 0 for other requests.
     pub handle: u64,
-    /// Flags of the open file for a read or write, including `O_DIRECT`; 0 for a read that fills the page cache, such
-    /// as for a mapping of a file opened with `O_DIRECT`.
+    /// Flags of the open file for a read or write; 0 for other requests. A read that fills the page cache has no
+    /// `O_DIRECT` here, even if its file was opened with `O_DIRECT` (for example to map the file).
     pub file_flags: u32,
     /// Number of the operation.
     pub opcode: u32,

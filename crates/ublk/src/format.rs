@@ -57,7 +57,7 @@ pub mod queue {
 pub mod feature {
     /// The device outlives its server.
     pub const USER_RECOVERY: u64 = 1 << 3;
-    /// Unanswered requests of a dead server are sent to the next server.
+    /// Unanswered requests of an ended server are sent to the next server.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Command numbers have the encoding used here.
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;

@@ -30,8 +30,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// The task that receives requests through the ring.
 pub(super) type Fetching = Task<()>;
 
-/// Makes the kernel send requests through the ring. `None` if the memory does not suffice for the number of processors,
-/// or the setup fails; all requests then come through `/dev/fuse`.
+/// Makes the kernel send requests through the ring. `None` if the memory does not suffice for the number of processors.
+/// Then, or if the kernel refuses the entries later, all requests come through `/dev/fuse`.
 pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) -> Option<Fetching> {
     let plan = match processors().and_then(|queues| Plan::new(&connection.memory, queues)) {
         Ok(plan) => plan,

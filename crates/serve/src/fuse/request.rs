@@ -200,12 +200,12 @@ impl Arrival<'_> {
 ///
 /// Some requests must notify the kernel before they are answered. The kernel may process a notification only after it
 /// has got answers to other requests, because it waits for pages that are being read. So a request that waits for the
-/// kernel gives up its place among those under way. Otherwise such requests could occupy all places, and no read would
+/// kernel returns its place among those under way. Otherwise such requests could occupy all places, and no read would
 /// be accepted. An entry of the ring cannot be returned that early, so the wait is short if few entries are left.
 pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
-    /// The entry that the request came in and is to be answered in.
+    /// The entry that the request came in, which must carry the answer.
     entry: Cell<Option<FuseEntry>>,
     /// The request's place among those under way, until the request waits for the kernel.
     place: Cell<Option<Load>>,

@@ -5,8 +5,8 @@
 //! 1. It has the request admitted among those that are [`UnderWay`], and leases [`Memory`] for the data. While a place
 //!    or memory is lacking, it accepts no more requests from this peer. A peer that sends too much thus delays only
 //!    itself.
-//! 2. It begins the request with [`start`], which runs the request at once as far as possible, and makes it a task only
-//!    if it has to wait.
+//! 2. It begins the request with [`start()`], which runs the request at once as far as possible, and makes it a task
+//!    only if it has to wait.
 //! 3. It calls the [`Target`], the device behind the checks that every layer has.
 //! 4. It replies. [`Fault`] converts an error into the protocol's code.
 //! 5. It returns the memory, and then the request's place, when the reply is sent or no longer wanted.
