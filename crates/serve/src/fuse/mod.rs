@@ -3,11 +3,11 @@
 //! # Reasons for an own implementation of the protocol
 //!
 //! The `fuser` crate was tried first. Its session owns a thread, so each request crossed to the volume's executor and
-//! its reply was sent from there. With a server that does nothing but copy memory, 4 KiB at depth 32 through a loop
-//! device on two cores, the crossing alone cost a tenth to a quarter of the requests per second, before the volume's
-//! own work. Reading `/dev/fuse` on the executor's thread cost nothing measurable (`examples/compare.sh` repeats the
-//! measurement). The own implementation also saves a copy: the data of a large write is read from the kernel straight
-//! into an aligned buffer that is passed down the stack, while a library has to lend its own buffer.
+//! its reply was sent from there. The cost was measured with a server that only copies memory: 4 KiB at depth 32,
+//! through a loop device, on two cores. The crossing alone cost a tenth to a quarter of the requests per second, before
+//! the volume's own work. Reading `/dev/fuse` on the executor's thread cost nothing measurable (`examples/compare.sh`
+//! repeats the measurement). The own implementation also saves a copy: the data of a large write is read from the
+//! kernel straight into an aligned buffer that is passed down the stack, while a library has to lend its own buffer.
 //!
 //! The message formats are in `forebay-fuse`.
 //!

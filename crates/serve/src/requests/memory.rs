@@ -24,8 +24,8 @@ const IDLE_BYTES: usize = 2 << 20;
 const IDLE_BUFFERS_MIN: usize = 4;
 
 /// The reserve of a front end other than an NBD connection, in bytes. It suffices for a file served by FUSE, which
-/// needs the receive buffer and, for the largest write that is not in whole blocks, the data, the surrounding blocks,
-/// and the data read from these blocks.
+/// needs four buffers for the largest write that is not in whole blocks: the receive buffer, the data, the surrounding
+/// blocks, and the data read from these blocks.
 pub(crate) const FRONT_RESERVE: u64 = 4 * Memory::cost(PART_BYTES);
 
 /// A supply of buffers under one bound. Clones share the supply.
