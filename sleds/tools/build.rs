@@ -1,8 +1,8 @@
-//! Links `sleds` so that it starts quickly.
+//! Links `sleds` for a short start time.
 //!
-//! On small files nearly all of the time goes into the start of the program, and most of that into
-//! page faults of the dynamic loader. GNU's programs are small; this one is not. Linked for a fixed
-//! address it would take another 4 % less; that its address is random is worth more.
+//! On small files, the start of the program takes almost all of the time, and page faults of the dynamic loader take
+//! most of that. GNU's programs are small; `sleds` is not. Linking for a fixed address would save another 4 %, but
+//! address randomization is worth more.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,14 +13,14 @@ fn main() {
     if !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ENV", "gnu") {
         return;
     }
-    // The unwinder from the compiler's archive is one library less to load.
+    // The unwinder from the compiler's archive saves loading a shared library.
     if let Some(directory) = unwinder() {
         println!("cargo::rustc-link-search=native={directory}");
         println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
     }
 }
 
-/// The directory of `libgcc_eh.a`, if the C compiler for this machine has it.
+/// Returns the directory of `libgcc_eh.a`, if the C compiler for this machine has it.
 fn unwinder() -> Option<String> {
     if std::env::var("HOST") != std::env::var("TARGET") {
         return None;
@@ -30,7 +30,7 @@ fn unwinder() -> Option<String> {
         .output()
         .ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
-    // The bare name comes back if there is no such file.
+    // For a missing file, the compiler prints the bare name.
     let directory = Path::new(path.trim()).parent()?.to_str()?;
     (!directory.is_empty()).then(|| directory.to_owned())
 }

@@ -1,5 +1,5 @@
-//! `sleds cat`: files to standard output; with `--unordered`, their lines in the order that costs
-//! least to read.
+//! `sleds cat`: copies files to standard output; with `--unordered`, writes their lines in the order that costs least
+//! to read.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -20,7 +20,7 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
-/// Bytes read and written at once.
+/// Bytes per read and write.
 const CHUNK: usize = 128 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn command() -> Command {
 struct Job {
     files: Vec<OsString>,
     plan: Plan,
-    /// What ends a record, if the order is free.
+    /// Byte at the end of each record, if the order is free.
     unordered: Option<u8>,
 }
 
@@ -112,7 +112,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     ExitCode::from(u8::from(complaints.any()))
 }
 
-/// Copies every file it can; fails only if the output does.
+/// Copies each readable file. Fails only if the output fails.
 fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
     let out = rustix::io::fcntl_dupfd_cloexec(io::stdout().as_fd(), 0)?;
     let out = File::from(out);
@@ -138,7 +138,7 @@ fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
     Ok(())
 }
 
-/// True if what is written would be there to read, without end.
+/// Returns true if the output is appended to the input, so that the copy would never end.
 fn feeds_itself(mut file: &File, target: &Metadata) -> bool {
     let same = |from: &Metadata| (from.dev(), from.ino()) == (target.dev(), target.ino());
     let (Ok(from), Ok(position)) = (file.metadata(), file.stream_position()) else {
@@ -160,7 +160,7 @@ fn copy(file: &File, mut out: &File, job: &Job) -> Result<(), Trouble> {
         chunk: CHUNK,
     };
     let mut reader = Reader::new(file, options).map_err(Trouble::Reading)?;
-    // The last record may lack its end, and would run into what is read after it.
+    // The last record may lack its terminator, and would merge with the data that is read after it.
     let mut unended = Vec::new();
     while let Some(piece) = reader.next_piece().map_err(Trouble::Reading)? {
         let whole = match job.unordered {

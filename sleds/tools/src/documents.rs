@@ -1,4 +1,4 @@
-//! `sleds completions` and `sleds man`: the command line, told to shells and to `man`.
+//! `sleds completions` and `sleds man`: the command line for shells and for `man`.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn print(text: &[u8]) -> Result<()> {
     io::stdout().write_all(text).context("standard output")
 }
 
-/// Writes the page of `command` and of each command below it.
+/// Writes the pages of `command` and of each command below it.
 fn write_pages(command: Command, dir: &Path, name: &str) -> Result<()> {
     fs::create_dir_all(dir)?;
     let below: Vec<Command> = command.get_subcommands().cloned().collect();

@@ -1,16 +1,14 @@
-//! The program `sleds`: tools that read what is cheap to read first.
+//! The program `sleds`: tools that read cheap data first.
 //!
-//! Each tool is a module or a crate with a `TOOL`: what it is called, how its command line looks (which gives
-//! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
-//! those that stand beside a GNU program take them as that one does (`gnu` of `sleds-common`), and `find` and `grep`
-//! have command lines of their own making.
+//! Each tool is a module or a crate with a `TOOL`: its name, its command line (from which help, man pages and
+//! completions are made), and its main function. A tool gets its arguments unparsed, because the counterparts of GNU
+//! programs parse them as GNU does (`gnu` of `sleds-common`), and `find` and `grep` have their own parsers.
 //!
-//! What holds throughout:
-//! - A tool that stands beside a GNU program writes what that one writes, byte for byte, in any
-//!   order of reading; messages begin with `sleds TOOL` in place of its name, and exit codes are
-//!   its.
-//! - What is a character, a space or a capital is asked of the C library, in the user's locale
-//!   (`locale` there).
+//! Rules for all tools:
+//!
+//! - The counterpart of a GNU program writes the same output, byte for byte, in any order of reading. Messages begin
+//!   with `sleds TOOL` instead of GNU's program name. Exit codes are GNU's.
+//! - The C library, in the user's locale, defines characters, spaces and capitals (`locale` of `sleds-common`).
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 

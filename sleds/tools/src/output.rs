@@ -1,4 +1,4 @@
-//! Where results go. Whoever read them may have gone (`sleds show | head`), which is no failure.
+//! Output of results. If the reader of the output has ended (`sleds show | head`), that is not a failure.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 
-/// Wrong usage, as all commands say it.
+/// Exit code of all commands for wrong usage.
 pub(crate) const USAGE: u8 = 2;
 
-/// When to use colour.
+/// Use of colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set.
@@ -21,11 +21,11 @@ pub(crate) enum Color {
     Never,
 }
 
-/// What standard output can show.
+/// Capabilities of standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Screen {
     pub(crate) color: bool,
-    /// Columns and rows, if it is a terminal, or is to be treated as one.
+    /// Columns and rows of a terminal, or of an output that is treated as a terminal.
     pub(crate) size: Option<(usize, usize)>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Nobody reads on, or nothing can be written: going on is of no use.
+/// Ends the process, since the output cannot be written or has no reader.
 fn end_for(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
@@ -76,7 +76,7 @@ fn end_for(error: &io::Error) -> ! {
     std::process::exit(1);
 }
 
-/// The arguments of a tool; help or what is wrong with them is printed.
+/// Parses the arguments of a tool. Prints the help text or the error.
 pub(crate) fn parse<A: Parser>(name: &str, args: Vec<OsString>) -> Result<A, ExitCode> {
     let name = OsString::from(format!("sleds {name}"));
     A::try_parse_from(std::iter::once(name).chain(args)).map_err(|error| {

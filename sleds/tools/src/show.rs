@@ -1,4 +1,4 @@
-//! `sleds show`: the SLEDs of files, and how long they take to read.
+//! `sleds show`: prints the SLEDs of files, and the time to read the files.
 
 mod listing;
 
@@ -26,15 +26,15 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
-/// The version of the JSON form.
+/// Version of the JSON format.
 const SCHEMA: u32 = 1;
-/// Columns and rows where there is no terminal.
+/// Columns and rows for output that is not a terminal.
 const PAPER: (usize, usize) = (80, 24);
 
-/// Shows where each part of a file comes from, and how long reading it would take
+/// Shows the level of each part of a file, and the estimated time to read it
 ///
-/// For each file: its SLEDs (storage latency estimation descriptors), and the estimated time to
-/// read it from the first byte to the last, and cheapest first. Reads nothing of the files.
+/// For each file: its SLEDs (storage latency estimation descriptors), and the estimated time to read it from the first
+/// byte to the last, and cheapest first. Reads no data of the files.
 ///
 /// Exit status: 0, all shown; 1, a file could not be examined; 2, wrong usage.
 #[derive(Parser)]
@@ -43,17 +43,16 @@ struct Args {
     /// The files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// One JSON object a file, one a line
+    /// One JSON object per file, each on a line
     #[arg(long)]
     json: bool,
     /// Only one line for each file
     #[arg(long, short)]
     summary: bool,
-    /// List every SLED of a file (unless set, if there are more than fit on a screen: totals by
-    /// level, and the largest)
+    /// List every SLED of a file (default, if they do not fit on a screen: totals by level, and the largest)
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// List at most N SLEDs of a file: if there are more, the largest
+    /// List at most N SLEDs of a file, the largest
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Use this device table
@@ -64,7 +63,7 @@ struct Args {
     color: Color,
 }
 
-/// What is shown of a file.
+/// The shown values of a file.
 #[derive(Serialize)]
 struct Shown<'a> {
     schema: u32,
@@ -110,7 +109,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Says why estimates are defaults, if they are.
+/// Prints the reason for default estimates, if defaults are used.
 pub(crate) fn say_problem(tool: &str, problem: Option<&TableError>) {
     if let Some(problem) = problem {
         eprintln!("sleds {tool}: {problem}; until then, defaults by kind of device");
@@ -123,7 +122,7 @@ fn show(
     describer: &mut Describer,
     path: &Path,
 ) -> Result<(), DescribeError> {
-    // Not waiting for a writer, should it be a pipe.
+    // Does not wait for a writer if the file is a pipe.
     let file = open(path)?;
     let sleds = describer.describe(&file)?;
     let place = describer.place_of(&file)?;
@@ -152,7 +151,7 @@ fn show(
     Ok(())
 }
 
-/// Opens a file to be examined, not to be waited for.
+/// Opens a file for examination, without waiting.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;

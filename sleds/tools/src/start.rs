@@ -1,11 +1,11 @@
-//! The beginning of the process, with little ado.
+//! The fast start of the process.
 //!
-//! Before `main`, the standard library prepares for stack overflows, which takes a look at all of the
-//! process's memory: an eighth of the time that `wc` takes for a small file. So with the GNU C library,
-//! where command lines reach Rust all the same, this is C's `main`, and does what else is of use.
-//! SIGPIPE is left to end the process, as other programs have it.
+//! Before `main`, the standard library prepares for stack overflows and reads the memory map of the process. That takes
+//! an eighth of the time of `wc` on a small file. This file therefore defines C's `main` for the GNU C library, which
+//! passes the command line to Rust in any case, and does the useful parts of the standard start. SIGPIPE keeps its
+//! default action and ends the process, as in other programs.
 //!
-//! The invariant that the unsafe code rests on: nothing else is called `main`.
+//! The invariant of the unsafe code: no other function is called `main`.
 #![allow(
     unsafe_code,
     reason = "the standard library cannot leave its start out"
@@ -18,10 +18,10 @@ use std::process::{ExitCode, exit};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// What a Rust program ends with after a panic.
+/// Exit code of a Rust program after a panic.
 const PANICKED: c_int = 101;
 
-// SAFETY: there is no other function of this name, as the crate says `no_main`.
+// SAFETY: no other function has this name, because the crate is `no_main`.
 #[unsafe(no_mangle)]
 extern "C" fn main(_count: c_int, _words: *const *const c_char) -> c_int {
     fill_standard_files();
@@ -30,8 +30,7 @@ extern "C" fn main(_count: c_int, _words: *const *const c_char) -> c_int {
     exit(code)
 }
 
-/// Puts `/dev/null` where standard input, output or error is closed, so that no file of ours gets
-/// its number.
+/// Opens `/dev/null` in place of closed standard files, so that no later file gets one of their numbers.
 fn fill_standard_files() {
     let files = [
         rustix::stdio::stdin(),
@@ -40,14 +39,14 @@ fn fill_standard_files() {
     ];
     for file in files {
         if rustix::io::fcntl_getfd(file) == Err(Errno::BADF) {
-            // The lowest number that is free is this one's.
+            // The closed file has the lowest free number, so the open returns this number.
             let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());
             std::mem::forget(null);
         }
     }
 }
 
-/// The number in `code`, which does not give it away.
+/// Returns the number in `code`; `ExitCode` has no accessor.
 fn number(code: ExitCode) -> c_int {
     let same = |n: &u8| ExitCode::from(*n) == code;
     (0..=u8::MAX).find(same).map_or(PANICKED, c_int::from)

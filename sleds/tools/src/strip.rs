@@ -1,13 +1,13 @@
-//! A file as a strip, each column a part of it, by where it comes from.
+//! Draws a file as a strip. Each column is a part of the file, coloured by its level.
 
 use sleds::{Level, Sled};
 
-/// How a column looks.
+/// Appearance of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Look {
-    /// The escape sequence's number.
+    /// Number in the escape sequence.
     color: u8,
-    /// Without colour.
+    /// Character without colour.
     plain: char,
 }
 
@@ -15,7 +15,7 @@ const fn look(color: u8, plain: char) -> Look {
     Look { color, plain }
 }
 
-/// Shades from empty to full of memory.
+/// Shades from uncached to fully cached.
 const SHADES: [Look; 5] = [
     look(33, '.'),
     look(33, ':'),
@@ -25,7 +25,7 @@ const SHADES: [Look; 5] = [
 ];
 const UNKNOWN: Look = look(90, '?');
 
-/// What the strip's marks mean.
+/// Returns the legend of the strip.
 pub(crate) fn legend(color: bool) -> String {
     let mark = |look: Look| match color {
         true => format!("\x1b[{}m█\x1b[0m", look.color),
@@ -39,7 +39,7 @@ pub(crate) fn legend(color: bool) -> String {
     )
 }
 
-/// The strip, of `columns` columns.
+/// Returns the strip with `columns` columns.
 pub(crate) fn strip(sleds: &[Sled], columns: usize, color: bool) -> String {
     let mut out = String::new();
     let mut now = 0;
@@ -93,7 +93,7 @@ fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
     looks
 }
 
-/// The outer shades only for all and nothing.
+/// Uses the outermost shades only for entirely uncached and entirely cached parts.
 fn shade(part: u64, whole: u64) -> Look {
     match part {
         0 => SHADES[0],

@@ -1,4 +1,4 @@
-//! `sleds watch`: what of files and folders is in memory, as it changes.
+//! `sleds watch`: shows the cached amount of files and folders, as it changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,15 +26,15 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
-/// The version of the JSON form.
+/// Version of the JSON format.
 const SCHEMA: u32 = 1;
-/// Files of folders that are looked at.
+/// Maximum number of examined files in folders.
 const FILES_MAX: usize = 100_000;
 
-/// Shows what of files and folders is in memory, and keeps showing it
+/// Shows the cached amount of files and folders, and updates it continuously
 ///
-/// Folders are looked through anew each time, and their files listed by how much of them is in
-/// memory. Reads nothing of the files. End with Ctrl-C.
+/// Folders are searched again each time, and their files are sorted by the amount in memory. Reads no data of the
+/// files. End with Ctrl-C.
 ///
 /// Exit status: 0; 1 if with --once a file could not be examined; 2, wrong usage.
 #[derive(Parser)]
@@ -46,13 +46,13 @@ struct Args {
     /// Show once, and end
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, short = 'n', value_name = "SECONDS", default_value = "1")]
     interval: f64,
-    /// One JSON object a look, one a line
+    /// One JSON object per update, each on a line
     #[arg(long)]
     json: bool,
-    /// Show at most N files (on a terminal as many as fit unless set; else all)
+    /// Show at most N files (default: on a terminal as many as fit, otherwise all)
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Colour and strips
@@ -60,16 +60,16 @@ struct Args {
     color: Color,
 }
 
-/// A file at one time.
+/// State of a file at one time.
 #[derive(Serialize)]
 struct Row {
     path: String,
     length: u64,
-    /// Bytes in memory; `None` if the kernel does not tell.
+    /// Bytes in memory; `None` if the kernel does not report them.
     cached: Option<u64>,
-    /// Bytes more than at the last look.
+    /// Change in bytes since the last update.
     change: i64,
-    /// Seconds to read it, if known.
+    /// Seconds to read the file, if known.
     delivery_s: Option<f64>,
     #[serde(skip)]
     sleds: Option<Vec<Sled>>,
@@ -115,7 +115,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
 
 struct Watch {
     estimator: Estimator,
-    /// What was in memory at the last look.
+    /// Bytes in memory at the last update.
     before: BTreeMap<PathBuf, u64>,
 }
 
@@ -129,7 +129,7 @@ impl Watch {
             files: Vec::new(),
             errors: Vec::new(),
         };
-        // A strip needs each file's SLEDs; of a folder there are too many.
+        // A strip needs each file's SLEDs; a folder has too many files for that.
         let strips = screen.size.is_some() && !args.json && args.paths.len() <= 8;
         for path in &args.paths {
             match path.is_dir() {
@@ -142,7 +142,7 @@ impl Watch {
         look
     }
 
-    /// All files below, not following links nor going to other filesystems of no interest.
+    /// Adds all files below a folder. Does not follow links, and skips uninteresting other filesystems.
     fn folder(&mut self, path: &Path, look: &mut Look) {
         let mut folders = vec![path.to_owned()];
         while let Some(folder) = folders.pop() {
@@ -174,7 +174,7 @@ impl Watch {
                 look.unknown_files += usize::from(row.cached.is_none());
                 look.files.push(row);
             }
-            // Files of a folder come and go.
+            // Files of a folder may disappear at any time.
             Err(DescribeError::Io(error)) if error.kind() == io::ErrorKind::NotFound && !named => {}
             Err(error) => look.errors.push(format!("{}: {error}", path.display())),
         }
@@ -205,7 +205,7 @@ fn show(args: &Args, screen: Screen, look: &Look) {
     }
     let redraw = screen.size.is_some() && !args.once;
     let rows = screen.size.map(|(_, rows)| rows);
-    // Without the head, the line after it, the errors and the cursor's line.
+    // The head, the line after it, the errors and the cursor's line need space as well.
     let fitting = rows.map(|rows| rows.saturating_sub(4 + look.errors.len()).max(1));
     let limit = args.limit.or(fitting).unwrap_or(usize::MAX);
     let mut text = String::new();

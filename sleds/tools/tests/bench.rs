@@ -1,4 +1,4 @@
-//! `sleds bench`, small: that it measures, says the same as the plain programs, and leaves nothing.
+//! Tests of a small `sleds bench`: it measures, gives the results of the plain programs, and leaves no files.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ mod support;
 
 use support::{is_gnu, scratch};
 
-/// One experiment on one small file, in the limits if this is root.
+/// Prepares one experiment on a small file, within limits if the test runs as root.
 fn bench(dir: &Path, runs: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
     command
@@ -31,9 +31,9 @@ fn names_in(dir: &Path) -> Vec<String> {
     entries.collect()
 }
 
-/// How many control groups below `dir` have this name.
+/// Returns the number of control groups below `dir` with this name.
 fn groups_called(name: &str, dir: &Path) -> usize {
-    // Groups come and go meanwhile.
+    // Other processes create and remove groups in the meantime.
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders
@@ -77,7 +77,7 @@ fn a_bench_that_is_told_to_end_takes_away_what_it_made() {
         .spawn()
         .unwrap();
     let group = format!("sleds-bench-{}", child.id());
-    // Until it measures: the sample that the disk was measured by is gone, and the input there.
+    // Waits for the measurement: the sample for measuring the disk is removed, and the input exists.
     let begun = Instant::now();
     let measures = |name: &String| {
         let scratch = dir.path().join(name);

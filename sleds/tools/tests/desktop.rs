@@ -1,4 +1,4 @@
-//! The panel in the file manager, in a real window on a display of its own.
+//! Tests of the panel in the file manager, in a real window on a separate display.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 const SLEDS: &str = env!("CARGO_BIN_EXE_sleds");
 const NAME: &str = "the_properties_of_a_file_show_what_sleds_show_says";
 
-/// What is not there, if anything.
+/// Returns the first missing requirement.
 fn lacking() -> Option<String> {
     let found = |program: &str| {
         let there = Command::new("sh")
@@ -70,7 +70,7 @@ fn the_properties_of_a_file_show_what_sleds_show_says() {
         .arg(script)
         .arg(SLEDS)
         .arg(&file);
-    // To renew the picture in the documents.
+    // Renews the picture in the documents.
     window.args(std::env::var_os("SLEDS_SCREENSHOT"));
     let shown = window.output().unwrap();
     let (out, err) = (

@@ -1,4 +1,4 @@
-//! The tools on filesystems that other machines have: each made in a file and mounted for the test.
+//! Tests of the tools on filesystems of other machines: each is made in a file and mounted for the test.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ mod support;
 
 use support::{cache_only, scratch, settle, skip};
 
-/// btrfs makes none smaller than 109 MiB, xfs none smaller than 300.
+/// The minimum size of btrfs is 109 MiB, that of xfs is 300 MiB.
 const IMAGE_BYTES: u64 = 320 << 20;
 const FILE_BYTES: u64 = 4 << 20;
 const LINE: &str = "a line of a file on another filesystem\n";
 
-/// A mount that goes with its test.
+/// A mount that is removed at the end of its test.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -29,8 +29,8 @@ fn runs(command: &mut Command) -> bool {
     command.output().is_ok_and(|done| done.status.success())
 }
 
-/// A filesystem of this kind, mounted in `dir` over a loop device; `None`, said loudly, if that
-/// cannot be had here.
+/// Mounts a filesystem of this kind in `dir` over a loop device. Returns `None` and reports a skip if that is not
+/// possible here.
 fn mounted(test: &str, kind: &str, dir: &Path) -> Option<Mounted> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "only root may mount");
@@ -66,7 +66,7 @@ fn sleds(dir: &Path, args: &[&str]) -> Output {
     done
 }
 
-/// What `sleds show` says of a file of which the second MiB is cached.
+/// Returns the output of `sleds show` for a file whose second MiB is cached.
 fn shown(at: &Path) -> Value {
     let path = at.join("file");
     let text = LINE.repeat(FILE_BYTES as usize / LINE.len() + 1);
@@ -77,7 +77,7 @@ fn shown(at: &Path) -> Value {
     serde_json::from_slice(&shown.stdout).expect("one line of JSON")
 }
 
-/// The parts of it are where they are, and all orders of reading give the same.
+/// Checks the levels of the file's parts, and that all orders of reading give equal results.
 fn check(at: &Path, value: &Value) {
     assert_eq!(value["length"], FILE_BYTES);
     assert_eq!(

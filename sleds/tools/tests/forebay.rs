@@ -1,4 +1,4 @@
-//! What `sleds show` says of files that have Forebay below them: its own filesystem, and a volume beneath another.
+//! Tests of `sleds show` on files above Forebay: its own filesystem, and a volume beneath another filesystem.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -14,16 +14,16 @@ use support::{cache_only, scratch, settle, skip};
 
 const MIB: u64 = 1 << 20;
 
-/// A directory for Forebay's volumes, which go with their test.
+/// A directory for Forebay's volumes, which are removed at the end of their test.
 struct World {
     dir: tempfile::TempDir,
     program: PathBuf,
-    /// What is to be run in the end, the last first.
+    /// Commands to run at the end, last first.
     undo: Vec<Vec<String>>,
 }
 
 impl World {
-    /// None, said loudly, where there can be no volumes.
+    /// Makes the directory. Returns `None` and reports a skip if volumes are not possible.
     fn new(test: &str) -> Option<World> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
@@ -83,12 +83,12 @@ impl World {
         String::from_utf8(done.stdout).expect("text")
     }
 
-    /// The same, to be undone in the end.
+    /// Runs a command at the end of the test.
     fn until_the_end(&mut self, args: [&str; 2]) {
         self.undo.push(args.map(str::to_owned).to_vec());
     }
 
-    /// What is said of a file.
+    /// Returns the output of `sleds show` for a file.
     fn shown(&self, file: &str) -> Value {
         let shown = self.ok("sleds", &["show", "--json", file]);
         serde_json::from_str(&shown).expect("one line of JSON")
@@ -108,7 +108,7 @@ impl Drop for World {
     }
 }
 
-/// First byte, byte after the last, and level of each part.
+/// Returns first byte, end, and level of each part.
 fn levels(shown: &Value) -> Vec<(u64, u64, String)> {
     let sleds = shown["sleds"].as_array().expect("parts").iter();
     let number = |sled: &Value, key: &str| sled[key].as_u64().expect("a number");
@@ -120,7 +120,7 @@ fn levels(shown: &Value) -> Vec<(u64, u64, String)> {
     sleds.map(part).collect()
 }
 
-/// How many bytes of `range` come from a level.
+/// Returns the number of bytes of a range that come from a level.
 fn bytes(shown: &Value, level: &str, (from, to): (u64, u64)) -> u64 {
     let parts = levels(shown).into_iter().filter(|part| part.2 == level);
     parts
@@ -174,7 +174,7 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
     let [latency, bandwidth] = ["latency_s", "bandwidth_Bps"]
         .map(|key| shown["sleds"][0][key]["median"].as_f64().expect("a number"));
     let memory = sleds::Table::default().memory;
-    // There is a trip in it, and one copy more.
+    // The values include a round trip, and an additional copy.
     assert!(latency > memory.latency_s.median && bandwidth < memory.bandwidth_Bps.median);
     assert_eq!(shown["cached"], 0);
 
@@ -182,7 +182,7 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
     let gathered = bytes(&shown, "f/memory", (0, MIB));
     assert!(gathered > 0, "{shown}");
 
-    // Eight segments are full and durable long since, but for the last.
+    // All segments except the last are full and durable.
     let shown = world.shown("mnt/large");
     assert_eq!(bytes(&shown, "memory", (MIB, 2 * MIB)), MIB, "{shown}");
     assert_eq!(bytes(&shown, "memory", (8 * MIB, 12 * MIB)), 4 * MIB);
@@ -190,10 +190,10 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
     let gathered = bytes(&shown, "f/memory", (0, 8 * MIB));
     assert!(elsewhere == 0 && gathered < 2 * MIB, "{shown}");
     let first = levels(&shown)[0].clone();
-    // The disk below, or unknown, where nobody knows its kind.
+    // The disk below, or unknown, if the kind of the disk is unknown.
     assert!(!["memory", "f/memory"].contains(&&*first.2), "{first:?}");
     assert_eq!((first.0, first.1), (0, MIB));
-    // And read in that order.
+    // Reading in best order works as well.
     let counted = world.ok("sleds", &["wc", "-l", "--plan", "best", "mnt/large"]);
     assert_eq!(counted, format!("{} mnt/large\n", 8 * MIB));
 }
@@ -237,7 +237,7 @@ fn a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home() {
     let of = |level| bytes(&shown, level, changed);
     assert_eq!(of("v/log") + of("v/memory"), MIB, "{shown}");
 
-    // Nobody waits for a daemon that hangs.
+    // A hanging daemon does not block the query.
     let status = world.ok("forebay", &["status", "v", "--json"]);
     let status: Value = serde_json::from_str(&status).expect("JSON");
     let pid = status["pid"].as_i64().expect("a number");
@@ -255,7 +255,7 @@ fn a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home() {
     for level in ["v/log", "v/memory"] {
         assert_eq!(bytes(&home, level, (0, 4 * MIB)), 0, "{home}");
     }
-    // The block device itself is told of as well; none of its sectors twice.
+    // The block device itself is covered as well, and each of its sectors once.
     let whole = levels(&world.shown(device.trim()));
     let edges = whole.iter().map(|part| (part.0, part.1));
     let end = edges.fold(0, |end, part| {

@@ -1,4 +1,4 @@
-//! `sleds show`, `calibrate` and `watch` as users and scripts see them.
+//! Tests of `sleds show`, `calibrate` and `watch`, as users and scripts see them.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// `sleds`, with a table of its own in `dir`.
+/// Prepares `sleds` with a separate table in `dir`.
 fn sleds(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
     command
@@ -35,7 +35,7 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A file of 100 pages, of which pages 10 to 19 are cached, if that can be had here.
+/// Makes a file of 100 pages, of which pages 10 to 19 are cached, if the test can control the page cache.
 fn file(dir: &Path) {
     let path = dir.join("file");
     fs::write(&path, vec![b'x'; 100 << 12]).unwrap();
@@ -73,7 +73,7 @@ fn show_prints_a_table_that_covers_the_file_and_both_times() {
     });
     assert_eq!(end, 100 << 12);
     assert!(text.contains("\n  linear  ") && text.contains("\n  best    "));
-    // There is no table yet: said once, and in the listing.
+    // Without a table, the output contains one note, and the listing names the defaults.
     assert_eq!(err(&shown).lines().count(), 1);
     assert!(
         err(&shown).contains("run `sleds calibrate`"),
@@ -173,8 +173,8 @@ fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
         let text = out(&output(dir.path(), &args));
         (text.lines().count(), text)
     };
-    // The kernel may take pages away at any moment, and does when memory is
-    // short: what is compared was seen on both sides of what it is compared with.
+    // The kernel may evict pages at any time, and does so if memory is short. The comparison therefore uses a look with
+    // equal states before and after it.
     let (parts, [brief, all, limited]) = (0..100)
         .find_map(|_| {
             let before = parts();
@@ -185,7 +185,7 @@ fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
     let (lines, text) = brief;
     assert!(lines < 24, "{text}");
     assert_eq!(all.0, parts + 7);
-    // Where the page cache can be had like this, it is one part for each page.
+    // If the page cache has the intended state, each page is a separate part.
     if parts == 400 {
         assert!(text.contains("largest of 400 parts"), "{text}");
         assert!(text.contains("memory") && text.contains("50 %"), "{text}");
@@ -218,7 +218,7 @@ fn a_table_that_cannot_be_used_is_named_and_not_used() {
         let shown = output(dir.path(), &["show", "-s", "file"]);
         assert!(shown.status.success());
         assert!(err(&shown).contains(said), "{}", err(&shown));
-        // Named explicitly, it is an error.
+        // A broken table that the user names explicitly is an error.
         let named = output(dir.path(), &["show", "--table", "table.toml", "file"]);
         assert_eq!(named.status.code(), Some(2));
     }
@@ -241,7 +241,7 @@ fn calibrate_fills_the_table_and_show_then_uses_it() {
     assert_eq!(err(&shown), "");
     assert!(out(&shown).contains("measured"), "{}", out(&shown));
     assert!(!out(&shown).contains("default"), "{}", out(&shown));
-    // Again, in a directory: the device is there once.
+    // A second calibration, of a directory: the table still contains the device once.
     let again = output(dir.path(), &["calibrate", "--time", "0.2", "--path", "."]);
     assert!(again.status.success(), "{}", err(&again));
     let text = fs::read_to_string(dir.path().join("table.toml")).unwrap();
@@ -337,7 +337,7 @@ fn watch_goes_on_and_tells_what_changed() {
         let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
         sum += value["files"][0]["change"].as_i64().unwrap();
         if index == 0 {
-            // Appended, not written anew: a look in between would see it shorter.
+            // Written in place, not from the beginning: a look in between would see a shorter file.
             let file = File::options().write(true).open(&place).unwrap();
             file.write_all_at(&[1; 8192], 4096).unwrap();
         }

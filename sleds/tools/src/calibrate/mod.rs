@@ -22,31 +22,30 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
-/// Measures what reading costs on this machine's devices, and writes it down
+/// Measures the cost of reading on this machine's devices, and writes it to the device table
 ///
-/// Fills the table that estimates are made from. Without --device and --path: memory, and the disks
-/// of all mounted filesystems that may be read (root), or the one that the table is on (others). What was
-/// measured before of other devices stays. Devices are only read. A disk that may not be opened is
-/// measured by reading a large file on it that is a day old and not cached; if there is none, and
-/// where a directory is named, by a scratch file without a name. Memory is measured by such a
-/// file, too: where --path says, or else beside the table.
+/// Estimates are made from this table. Without --device and --path: measures memory, and the disks of all mounted
+/// filesystems that may be read (root), or the disk that the table is on (other users). Earlier measurements of other
+/// devices are kept. Devices are only read. A disk that may not be opened is measured by reading a large file on it
+/// that is at least a day old and not cached. Without such a file, and for a directory, a scratch file without a name
+/// is used. Memory is measured with a scratch file as well: at --path, or beside the table.
 ///
-/// Exit status: 0, all measured and written; 1, something could not be measured, or the table not
-/// written; 2, wrong usage.
+/// Exit status: 0, all measured and written; 1, a device could not be measured, or the table not written; 2, wrong
+/// usage.
 #[derive(Parser)]
 #[command(name = "calibrate")]
 struct Args {
     /// A disk to be measured by reading it (may be repeated)
     #[arg(long, value_name = "DEVICE")]
     device: Vec<PathBuf>,
-    /// A file to be read, or a directory to make a scratch file in (may be repeated)
+    /// A file to read, or a directory for a scratch file (may be repeated)
     #[arg(long, value_name = "PATH")]
     path: Vec<PathBuf>,
-    /// Seconds to spend on each device, about
+    /// Approximate number of seconds for each device
     #[arg(long, value_name = "SECONDS", default_value = "8")]
     time: f64,
-    /// Where the table is (as root /var/lib/forebay/sleds.toml, else
-    /// $XDG_STATE_HOME/forebay/sleds.toml, or $SLEDS_TABLE)
+    /// Path of the table (as root /var/lib/forebay/sleds.toml, otherwise $XDG_STATE_HOME/forebay/sleds.toml, or
+    /// $SLEDS_TABLE)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the table; write nothing
@@ -76,7 +75,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Whether all could be measured.
+/// Measures all targets, and returns true if all of them could be measured.
 fn calibrate(args: &Args) -> anyhow::Result<bool> {
     let path = args.output.clone().unwrap_or_else(format::path_to_write);
     let mut table = existing(&path);
@@ -117,7 +116,7 @@ fn calibrate(args: &Args) -> anyhow::Result<bool> {
     Ok(complete)
 }
 
-/// The table that is there, if it is one of this machine.
+/// Returns the existing table, if it belongs to this machine.
 fn existing(path: &Path) -> Table {
     match format::load_from(path) {
         Ok(table) => table,

@@ -1,4 +1,4 @@
-//! What `sleds calibrate` reads.
+//! Selects the files and devices that `sleds calibrate` reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -11,11 +11,11 @@ use forebay_rng::Rng;
 use rustix::fs::{Mode, OFlags};
 use sleds::{Level, Place, calibrate, describe};
 
-/// Bytes of the scratch file that is read where a directory is named.
+/// Bytes of the scratch file in a directory.
 const SCRATCH_BYTES: u64 = 128 << 20;
 
-/// What to read for these devices and paths, by what it is called; and whether all of it could be
-/// opened. Without any: all disks (root), or the one that `table` is on.
+/// Returns the files to read for these devices and paths, with their names, and true if all of them could be opened.
+/// Without devices and paths: all disks (root), or the disk that `table` is on.
 pub(super) fn of(
     devices: &[PathBuf],
     paths: &[PathBuf],
@@ -54,7 +54,7 @@ pub(super) fn of(
     (targets, complete)
 }
 
-/// The disks under what is mounted, each once, with a place where it is.
+/// Returns the disks below the mounted filesystems, each once, with a mount point on the disk.
 fn disks() -> BTreeMap<PathBuf, PathBuf> {
     let mut disks = BTreeMap::new();
     for point in sleds::mounts().into_iter().map(|mount| mount.point) {
@@ -66,7 +66,7 @@ fn disks() -> BTreeMap<PathBuf, PathBuf> {
             if device.bytes.is_some_and(|bytes| bytes > 0) && !pieced {
                 let disk = Path::new("/dev").join(&device.name);
                 disks.entry(disk).or_insert_with(|| point.clone());
-                // What it is made of is measured through it.
+                // Devices below this one are measured through it.
                 break;
             }
         }
@@ -74,7 +74,7 @@ fn disks() -> BTreeMap<PathBuf, PathBuf> {
     disks
 }
 
-/// The disk; where even root may not open it (in a container), a file on it.
+/// Opens the disk, or a file on it if even root may not open the disk (in a container).
 fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>) {
     match File::open(&disk) {
         Ok(file) => (disk, Ok(file)),
@@ -98,7 +98,7 @@ fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>
     }
 }
 
-/// The file itself, or a scratch file in a directory.
+/// Opens the file itself, or a scratch file in a directory.
 fn file_to_read(path: &Path) -> io::Result<File> {
     let meta = fs::metadata(path)?;
     match meta.is_dir() {
@@ -107,8 +107,8 @@ fn file_to_read(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A file for measuring memory, on a filesystem that is measured, else on the table's. `None`: there is
-/// no room for one.
+/// Returns a file for measuring memory, on a measured filesystem or on the table's filesystem. `None` if the file
+/// cannot be made.
 pub(super) fn to_be_cached(paths: &[PathBuf], table: &Path) -> Option<File> {
     let mut directories = paths.iter().map(|path| match path.is_dir() {
         true => path,
@@ -123,15 +123,15 @@ fn directory_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// A file of the filesystem at `point` that later reads will be like: large, not written for a day, as a
-/// cache below may still have what was, and not cached, as measuring evicts it.
+/// Returns a file of the filesystem at `point` that is typical of later reads: large, and not cached, since measuring
+/// evicts it. The file was not written for a day, since a cache below may still hold newer data.
 fn old_file(point: &Path) -> Option<File> {
     const AGE_S: i64 = 86_400;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     file_like(point, SCRATCH_BYTES, now.as_secs() as i64 - AGE_S)
 }
 
-/// Such a file of at least so many bytes, that was written before a time in seconds since 1970.
+/// Returns such a file of at least `bytes` bytes that was last written before a time in seconds since 1970.
 fn file_like(point: &Path, bytes: u64, written_before: i64) -> Option<File> {
     const SEARCH: Duration = Duration::from_secs(2);
     let device = fs::metadata(point).ok()?.dev();
@@ -159,14 +159,14 @@ fn file_like(point: &Path, bytes: u64, written_before: i64) -> Option<File> {
     None
 }
 
-/// Nothing of it is cached, a hole, or not known.
+/// Returns true if no byte of the file is cached, in a hole, or at an unknown level.
 fn is_all_on_a_device(file: &File) -> bool {
     let sleds = describe(file).unwrap_or_default();
     let mut levels = sleds.iter().map(|sled| &sled.level);
     levels.all(|level| matches!(level, Level::Device(_)))
 }
 
-/// A new file of incompressible bytes that has no name.
+/// Makes a new file of incompressible bytes, without a name.
 fn scratch(directory: &Path, length: u64) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
@@ -177,7 +177,7 @@ fn scratch(directory: &Path, length: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where files without a name cannot be made: one that loses its name at once.
+/// Makes a file that loses its name at once, for filesystems without `O_TMPFILE`.
 fn named_scratch(directory: &Path) -> io::Result<File> {
     let path = directory.join(format!(".sleds-calibrate.{}", std::process::id()));
     let file = File::options()
@@ -189,7 +189,7 @@ fn named_scratch(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Bytes that neither compress nor repeat, so that they have to be stored.
+/// Writes bytes that neither compress nor repeat, so that the filesystem has to store them.
 fn fill(mut file: &File, length: u64) -> io::Result<()> {
     let stat = rustix::fs::fstatvfs(file)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

@@ -7,12 +7,12 @@ use super::header::Header;
 pub(super) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes; all but the last call must give a multiple of four.
+    /// Adds bytes. The length must be a multiple of four, except in the last call.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let mut words = bytes.chunks_exact(4);
         for word in &mut words {
             self.0 += u64::from(u32::from_be_bytes(word.try_into().expect("four bytes")));
-            // Folded early enough for any length.
+            // Folded after each word, so that no length overflows.
             self.0 = (self.0 & 0xffff_ffff) + (self.0 >> 32);
         }
         let mut last = [0; 4];
@@ -26,15 +26,15 @@ impl Sum {
     }
 }
 
-/// Sixteen letters and digits whose words add to the complement of `sum`, so that all of the HDU
-/// adds to nothing.
+/// Returns sixteen letters and digits whose words add up to the complement of `sum`, so that the whole HDU adds up to
+/// zero.
 fn encode(sum: u32) -> String {
     let bytes = (!sum).to_be_bytes();
     let mut text = [0_u8; 16];
     for (at, byte) in bytes.iter().enumerate() {
         let mut quarters = [byte / 4 + b'0'; 4];
         quarters[0] += byte % 4;
-        // Punctuation is avoided by moving pairs apart.
+        // Moves pairs apart to avoid punctuation.
         while quarters
             .iter()
             .any(|q| (0x3a..=0x40).contains(q) || (0x5b..=0x60).contains(q))
@@ -55,7 +55,7 @@ fn encode(sum: u32) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Puts both sums into a header whose data add to `data`.
+/// Puts both sums into a header. `data` is the sum of its data.
 pub(super) fn put(header: &mut Header, data: Sum) {
     header.set("DATASUM", &format!("'{}'", data.value()));
     header.set("CHECKSUM", "'0000000000000000'");

@@ -1,4 +1,4 @@
-//! What a FITS file consists of, and which part is meant.
+//! The HDUs of a FITS file, and the selection of an HDU.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,35 +15,35 @@ use super::image::Image;
 #[derive(Debug)]
 pub(super) struct Hdu {
     pub(super) header: Header,
-    /// Byte of the file at which its data begin.
+    /// Offset of the data in the file.
     pub(super) data_at: u64,
-    /// Bytes of data, without what fills the last block.
+    /// Bytes of data, without the padding of the last block.
     pub(super) data_bytes: u64,
 }
 
-/// Which HDU is meant.
+/// Selection of an HDU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Which {
-    /// The first that has an image.
+    /// The first HDU with an image.
     FirstImage,
-    /// By number; 0 is the primary one.
+    /// By number; 0 is the primary HDU.
     Number(usize),
     /// By `EXTNAME`.
     Name(String),
 }
 
-/// A FITS file that was looked through.
+/// A FITS file with its parsed headers.
 pub(super) struct Fits {
     pub(super) file: File,
     pub(super) hdus: Vec<Hdu>,
-    /// Bytes from the first to the end of the last HDU, with what fills its last block.
+    /// Bytes from the first HDU to the end of the last, with the padding of its last block.
     pub(super) bytes: u64,
     /// Bytes of the file.
     pub(super) file_bytes: u64,
 }
 
 impl Fits {
-    /// Looks through a file.
+    /// Opens a file and reads all headers.
     pub(super) fn open(path: &Path) -> Result<Fits> {
         let mut file = File::open(path)?;
         let meta = file.metadata()?;
@@ -67,7 +67,7 @@ impl Fits {
                 Err(Unreadable::End) if first => bail!("is empty"),
                 Err(Unreadable::End) => return Ok(fits),
                 Err(Unreadable::Io(error)) => return Err(error.into()),
-                // The standard allows records of another kind behind the last HDU.
+                // The standard allows records of another kind after the last HDU.
                 Err(Unreadable::Wrong(_)) if !first => return Ok(fits),
                 Err(Unreadable::Wrong(why)) => bail!("{why}"),
             };
@@ -87,7 +87,7 @@ impl Fits {
         }
     }
 
-    /// The image that is meant.
+    /// Returns the selected image and the number of its HDU.
     pub(super) fn image(&self, which: &Which) -> Result<(usize, Image)> {
         let number = match which {
             Which::Number(number) => *number,
@@ -118,7 +118,7 @@ impl Fits {
     }
 }
 
-/// Bytes of data that a header announces.
+/// Returns the number of data bytes that a header declares.
 fn data_bytes(header: &Header) -> Result<u64, String> {
     let number = |keyword: &str, usual: Option<i64>| {
         let value = header.integer(keyword)?.or(usual);
@@ -154,8 +154,7 @@ fn data_bytes(header: &Header) -> Result<u64, String> {
         .ok_or_else(|| "the header asks for more data than a file can have".to_owned())
 }
 
-/// Takes a name apart: `FILE`, `FILE[2]`, `FILE[NAME]` or `FILE+2`. What is a file's whole name is
-/// that.
+/// Splits a name: `FILE`, `FILE[2]`, `FILE[NAME]` or `FILE+2`. The whole name of an existing file is not split.
 pub(super) fn named(name: &OsStr) -> (PathBuf, Which) {
     let whole = || (PathBuf::from(name), Which::FirstImage);
     if Path::new(name).exists() {
@@ -179,7 +178,7 @@ pub(super) fn named(name: &OsStr) -> (PathBuf, Which) {
     }
 }
 
-/// A number or a name.
+/// Parses a number or a name.
 pub(super) fn which_of(text: &str) -> Which {
     match text.trim().parse() {
         Ok(number) => Which::Number(number),

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 pub(super) const BLOCK: usize = 2880;
 /// Bytes in a card.
 const CARD: usize = 80;
-/// No header is longer; what seems to be is no FITS file.
+/// Maximum length of a header. A file with a longer header is not a FITS file.
 const BLOCKS_MAX: usize = 10_000;
 
 /// A line of a header.
@@ -18,7 +18,7 @@ pub(super) struct Header {
     cards: Vec<Card>,
 }
 
-/// Why there is no header.
+/// Reasons for a missing header.
 #[derive(Debug)]
 pub(super) enum Unreadable {
     /// The file ends here.
@@ -27,7 +27,7 @@ pub(super) enum Unreadable {
     Wrong(String),
 }
 
-/// A card with this text, which is cut or filled to its length.
+/// Makes a card with this text, cut or padded to the length of a card.
 fn card(text: &str) -> Card {
     let mut card = [b' '; CARD];
     for (to, byte) in card.iter_mut().zip(text.bytes()) {
@@ -37,7 +37,7 @@ fn card(text: &str) -> Card {
 }
 
 impl Header {
-    /// Reads a header; `first` if it is the file's first.
+    /// Reads a header. `first` is true for the first header of the file.
     pub(super) fn read(from: &mut impl Read, first: bool) -> Result<Header, Unreadable> {
         let mut header = Header::default();
         let mut block = [0_u8; BLOCK];
@@ -64,13 +64,13 @@ impl Header {
         Err(Unreadable::Wrong("a header has no END".into()))
     }
 
-    /// Bytes that it takes in a file.
+    /// Returns the length of the header in a file.
     pub(super) fn blocks_bytes(&self) -> u64 {
         let cards = self.cards.len() as u64 + 1;
         (cards * CARD as u64).next_multiple_of(BLOCK as u64)
     }
 
-    /// As it stands in a file.
+    /// Returns the bytes of the header in a file.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.cards.concat();
         bytes.extend_from_slice(&card("END"));
@@ -86,13 +86,13 @@ impl Header {
         self.cards.iter().position(|card| name(card) == keyword)
     }
 
-    /// What stands after the equals sign, without comment; `None` if the keyword is not there.
+    /// Returns the text after the equals sign, without the comment; `None` if the keyword is missing.
     pub(super) fn value(&self, keyword: &str) -> Option<&str> {
         let card = &self.cards[self.find(keyword)?];
         value(card)
     }
 
-    /// A whole number.
+    /// Returns the value of a keyword as a whole number.
     pub(super) fn integer(&self, keyword: &str) -> Result<Option<i64>, String> {
         let Some(text) = self.value(keyword) else {
             return Ok(None);
@@ -101,13 +101,13 @@ impl Header {
         text.parse().map(Some).map_err(|_| wrong())
     }
 
-    /// A number.
+    /// Returns the value of a keyword as a number.
     pub(super) fn real(&self, keyword: &str) -> Result<Option<f64>, String> {
         let Some(text) = self.value(keyword) else {
             return Ok(None);
         };
         let wrong = || format!("{keyword} is {text}, which is not a number");
-        // Exponents may be written with a D, which is Fortran's for double precision.
+        // Exponents may be written with a D, Fortran's letter for double precision.
         let number: f64 = text.replace(['D', 'd'], "E").parse().map_err(|_| wrong())?;
         match number.is_finite() {
             true => Ok(Some(number)),
@@ -115,19 +115,19 @@ impl Header {
         }
     }
 
-    /// Whether a keyword is true.
+    /// Returns true if the keyword is true.
     pub(super) fn logical(&self, keyword: &str) -> bool {
         self.value(keyword) == Some("T")
     }
 
-    /// A text without its quotes.
+    /// Returns the text of a keyword without its quotes.
     pub(super) fn text(&self, keyword: &str) -> Option<String> {
         let value = self.value(keyword)?.strip_prefix('\'')?;
         let value = value.strip_suffix('\'').unwrap_or(value);
         Some(value.replace("''", "'").trim_end().to_owned())
     }
 
-    /// Puts a value in place of the keyword's, whose comment stays, or behind all others.
+    /// Sets the value of the keyword and keeps its comment. Appends a card if the keyword is missing.
     pub(super) fn set(&mut self, keyword: &str, value: &str) {
         let Some(at) = self.find(keyword) else {
             self.push(keyword, value, "");
@@ -137,17 +137,17 @@ impl Header {
         self.cards[at] = written(keyword, value, &comment);
     }
 
-    /// Adds a card at the end.
+    /// Appends a card.
     pub(super) fn push(&mut self, keyword: &str, value: &str, comment: &str) {
         self.cards.push(written(keyword, value, comment));
     }
 
-    /// Puts a card at the beginning.
+    /// Inserts a card at index `at`.
     pub(super) fn insert(&mut self, at: usize, keyword: &str, value: &str, comment: &str) {
         self.cards.insert(at, written(keyword, value, comment));
     }
 
-    /// Adds a remark.
+    /// Appends a `HISTORY` remark.
     pub(super) fn history(&mut self, text: &str) {
         for part in text.as_bytes().chunks(CARD - 8) {
             let part = String::from_utf8_lossy(part);
@@ -155,12 +155,12 @@ impl Header {
         }
     }
 
-    /// Takes out all cards whose keyword `unwanted` says yes to.
+    /// Removes all cards whose keyword satisfies `unwanted`.
     pub(super) fn remove(&mut self, unwanted: impl Fn(&str) -> bool) {
         let mut continued = false;
         self.cards.retain(|card| {
             let name = name(card);
-            // What continues a text goes with it.
+            // The continuation of a removed text is removed as well.
             continued = match name == "CONTINUE" {
                 true => continued,
                 false => unwanted(name),
@@ -195,12 +195,12 @@ fn begins_well(block: &[u8], first: bool) -> Result<(), String> {
     }
 }
 
-/// The keyword of a card.
+/// Returns the keyword of a card.
 pub(super) fn name(card: &Card) -> &str {
     std::str::from_utf8(&card[..8]).unwrap_or("").trim_end()
 }
 
-/// Where the value ends and the comment begins.
+/// Splits a card into value and comment.
 fn split(card: &Card) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(card).ok()?;
     let text = text[8..].strip_prefix("= ")?;
@@ -225,7 +225,7 @@ fn comment(card: &Card) -> &str {
     split(card).map_or("", |(_, comment)| comment)
 }
 
-/// A card in the fixed form: numbers and logicals end in column 30.
+/// Makes a card in the fixed format: numbers and logicals end in column 30.
 fn written(keyword: &str, value: &str, comment: &str) -> Card {
     let value = match value.starts_with('\'') {
         true => format!("{value:<20}"),
@@ -238,7 +238,7 @@ fn written(keyword: &str, value: &str, comment: &str) -> Card {
     card(&format!("{keyword:<8}= {value}{comment}"))
 }
 
-/// A number as FITS writes it.
+/// Formats a number for FITS.
 pub(super) fn real(number: f64) -> String {
     let text = format!("{number:?}").replace('e', "E");
     match text.split_once('E') {

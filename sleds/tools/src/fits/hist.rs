@@ -1,9 +1,8 @@
-//! `sleds fits hist`: LHEASOFT's fimhisto. Copies a file and appends the histogram of an image's
-//! values as a table.
+//! `sleds fits hist`: LHEASOFT's fimhisto. Copies a file and appends the histogram of an image's values as a table.
 //!
-//! The paper's fimhisto makes three passes: copy, range, bins (its section 5.3). Neither copying nor
-//! counting depends on the order, so all go in the one that costs least, and what is copied is looked
-//! at meanwhile: with a range, one pass does it all; without, two.
+//! The paper's fimhisto makes three passes: copy, range, bins (its section 5.3). Neither copying nor counting depends
+//! on the order, so each pass runs in the order that costs least, and the copy also examines the data. With a range, a
+//! single pass does everything; without a range, two passes are needed.
 
 use anyhow::{Context as _, Result, bail};
 use sleds::Plan;
@@ -15,10 +14,10 @@ use super::image::Image;
 use super::pass::Pass;
 use super::target::Target;
 
-/// More bins are a mistake in `binsize`.
+/// Maximum number of bins. More bins are a mistake in `binsize`.
 const BINS_MAX: f64 = 1e8;
 
-/// From which value to which; `None` is the data's own least or greatest.
+/// Limits of the values; `None` stands for the least or greatest value of the data.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Range {
     pub(super) from: Option<f64>,
@@ -26,8 +25,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Reads `0:100`, `0,100`, `0-100`, `-` or `INDEF`; an end that is missing or `INDEF` is the
-    /// data's.
+    /// Parses `0:100`, `0,100`, `0-100`, `-` or `INDEF`. A missing limit, or `INDEF`, is the data's own.
     pub(super) fn parse(text: &str) -> Option<Range> {
         let text = text.trim();
         if matches!(text, "" | "-") || text.eq_ignore_ascii_case("INDEF") {
@@ -49,7 +47,7 @@ impl Range {
         if let Some((from, to)) = text.split_once([':', ',']) {
             return both(from, to);
         }
-        // A dash may also be a sign, or an exponent's.
+        // A dash may also be the sign of a number or of an exponent.
         let dashes = text.match_indices('-').map(|(at, _)| at);
         dashes
             .filter(|at| *at > 0)
@@ -57,7 +55,7 @@ impl Range {
     }
 }
 
-/// What to count.
+/// Bins of the histogram.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Bins {
     from: f64,
@@ -88,14 +86,14 @@ impl Bins {
         }
     }
 
-    /// The bin of a value: its lower edge belongs to it; the range's upper end to the last.
+    /// Returns the bin of a value. A bin includes its lower edge, and the last bin also the upper end of the range.
     fn of(&self, value: f64) -> Option<usize> {
         let inside = self.from <= value && value <= self.to;
         inside.then(|| (((value - self.from) / self.size) as usize).min(self.count - 1))
     }
 }
 
-/// What is asked for.
+/// Options of the command.
 pub(super) struct Job<'a> {
     pub(super) which: &'a Which,
     pub(super) range: Range,
@@ -143,8 +141,7 @@ pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()>
     target.finish()
 }
 
-/// The first pass: all HDUs as they are, and a look at the data of one. What is behind the last HDU is
-/// left out.
+/// The first pass: copies all HDUs, and examines the data of the selected HDU. Bytes after the last HDU are omitted.
 struct Copying<'a> {
     fits: &'a Fits,
     number: usize,
@@ -158,7 +155,7 @@ impl Copying<'_> {
         let hdu = &self.fits.hdus[self.number];
         let unit = self.image.stored.size() as u64;
         let units = hdu.data_bytes / unit;
-        // The last block may lack what fills it, as some programs leave it.
+        // The padding of the last block may be missing: some programs do not write it.
         let end = self.fits.bytes.min(self.fits.file_bytes);
         let rest = hdu.data_at + units * unit;
         self.part(0, hdu.data_at, 1, &mut |_| {})?;
@@ -168,7 +165,7 @@ impl Copying<'_> {
         self.target.write_at(&vec![0; missing as usize], end)
     }
 
-    /// So many units from byte `at` on.
+    /// Copies `units` units from byte `at` on.
     fn part(&mut self, at: u64, units: u64, unit: u64, look: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut pass = Pass::over(self.fits, at, units, unit, self.plan)?;
         while let Some(units) = pass.next()? {
@@ -179,7 +176,7 @@ impl Copying<'_> {
     }
 }
 
-/// Takes the least and the greatest value of `bytes` into account.
+/// Updates the least and the greatest value with `bytes`.
 fn extend(found: &mut Option<(f64, f64)>, image: &Image, bytes: &[u8]) {
     let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
     for value in values.filter(|value| value.is_finite()) {
@@ -189,7 +186,7 @@ fn extend(found: &mut Option<(f64, f64)>, image: &Image, bytes: &[u8]) {
     }
 }
 
-/// The histogram as a binary table (FITS standard 4.0, section 7.3).
+/// Returns the histogram as a binary table (FITS standard 4.0, section 7.3).
 fn table(bins: &Bins, counts: &[u64], number: usize) -> Vec<u8> {
     let mut data = Vec::with_capacity(counts.len() * 24 + BLOCK);
     for (bin, count) in counts.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Images: what a header says about its pixels, and what they are worth.
+//! Images: the format of their pixels, and the values of the pixels.
 
 use super::header::Header;
 
-/// How a pixel is stored: `BITPIX`.
+/// Storage format of a pixel: `BITPIX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stored {
     U8,
@@ -37,7 +37,7 @@ impl Stored {
         }
     }
 
-    /// Bytes of a pixel.
+    /// Returns the bytes of a pixel.
     pub(super) fn size(self) -> usize {
         self.bitpix().unsigned_abs() as usize / 8
     }
@@ -46,7 +46,7 @@ impl Stored {
         self.bitpix() < 0
     }
 
-    /// The least and the greatest whole number that can be stored.
+    /// Returns the least and the greatest whole number of the format.
     pub(super) fn range(self) -> (i128, i128) {
         match self {
             Stored::U8 => (0, 255),
@@ -57,27 +57,27 @@ impl Stored {
     }
 }
 
-/// A pixel as it is stored.
+/// A pixel in its storage format.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Raw {
     Int(i64),
     Float(f64),
 }
 
-/// What a header says about an image.
+/// The description of an image in its header.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Image {
     pub(super) stored: Stored,
-    /// Lengths of the axes, the fastest first; none is 0.
+    /// Lengths of the axes, the fastest first; never 0.
     pub(super) axes: Vec<u64>,
     pub(super) scale: f64,
     pub(super) zero: f64,
-    /// The whole number that stands for "not defined".
+    /// The whole number that marks an undefined pixel.
     pub(super) blank: Option<i64>,
 }
 
 impl Image {
-    /// Reads a header. The error continues a sentence that begins with the file or HDU.
+    /// Reads a header. The error text continues a sentence that begins with the file or HDU.
     pub(super) fn of(header: &Header) -> Result<Image, String> {
         if header.logical("GROUPS") {
             return Err("has random groups, not an image".into());
@@ -118,7 +118,7 @@ impl Image {
         })
     }
 
-    /// `bytes`, whole pixels, one by one.
+    /// Returns the pixels in `bytes`, which must be whole pixels.
     pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = Raw> + 'a> {
         fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
             let chunks = bytes.chunks_exact(N);
@@ -134,11 +134,11 @@ impl Image {
         }
     }
 
-    /// What a stored number is worth; `None` if it is not defined.
+    /// Returns the value of a stored number; `None` if the pixel is undefined.
     pub(super) fn worth(&self, raw: Raw) -> Option<f64> {
         match raw {
             Raw::Int(n) if Some(n) == self.blank => None,
-            // Without loss where `BZERO` makes unsigned numbers of signed ones.
+            // Integer arithmetic is lossless if `BZERO` turns signed numbers into unsigned ones.
             Raw::Int(n)
                 if self.scale == 1.0 && self.zero.fract() == 0.0 && self.zero.abs() < 1e30 =>
             {

@@ -1,10 +1,10 @@
-//! `sleds fits`: the two tools of LHEASOFT that the paper adapted (its section 5.3), on files of the
-//! Flexible Image Transport System (FITS standard 4.0).
+//! `sleds fits`: the two tools of LHEASOFT that the paper adapted (its section 5.3), for files of the Flexible Image
+//! Transport System (FITS standard 4.0).
 //!
-//! Passes over the data go by data element in the order that costs least ([`pass`]); the results do
-//! not depend on it. A file that is made gets its name when it is whole ([`target`]).
+//! Passes over the data read by data element, in the order that costs least ([`pass`]). The results do not depend on
+//! the order. An output file gets its name when it is complete ([`target`]).
 //!
-//! To read: [`header`], [`hdu`], [`image`], then [`hist`] and [`rebin`].
+//! Suggested order of reading: [`header`], [`hdu`], [`image`], then [`hist`] and [`rebin`].
 
 mod checksum;
 mod hdu;
@@ -47,7 +47,7 @@ enum Fits {
     Hist {
         #[command(flatten)]
         common: Common,
-        /// LOW:HIGH; an end left out is the data's, '-' is both
+        /// LOW:HIGH; an omitted limit is the data's own, '-' omits both
         #[arg(allow_hyphen_values = true)]
         range: String,
         /// Width of a bin
@@ -69,29 +69,29 @@ enum Fits {
         /// Height of a bin [default: xbinsize]
         #[arg(value_parser = value_parser!(u64).range(1..))]
         ybinsize: Option<u64>,
-        /// Averages, not sums
+        /// Averages instead of sums
         #[arg(long)]
         average: bool,
-        /// How the result is stored [default: as the image]
+        /// Storage format of the result [default: as the image]
         #[arg(long, allow_negative_numbers = true, value_parser = ["8", "16", "32", "64", "-32", "-64"])]
         bitpix: Option<String>,
     },
 }
 
-/// What both commands are told.
+/// Arguments of both commands.
 #[derive(clap::Args)]
 struct Common {
-    /// The file; FILE[2], FILE+2 or FILE[NAME] is one of its HDUs
+    /// The file; FILE[2], FILE+2 or FILE[NAME] selects one of its HDUs
     infile: OsString,
-    /// The file to make; with ! before it, it may exist
+    /// The output file; a leading ! permits replacing it
     outfile: OsString,
     /// The HDU; 0 is the primary one [default: the first image]
     #[arg(long, value_name = "N|NAME")]
     hdu: Option<String>,
-    /// Replace the output if it exists
+    /// Replace an existing output file
     #[arg(long)]
     clobber: bool,
-    /// Order of reading: best reads what is cheap first, auto where it pays
+    /// Order of reading: best reads cheap parts first, auto does so if it pays
     #[arg(long, value_name = "PLAN", value_parser = plan::NAMES.map(|(name, _)| name), default_value = "auto")]
     plan: String,
 }
@@ -140,13 +140,13 @@ fn work(name: &str, command: &Fits) -> Result<()> {
     };
     let path = input.display().to_string();
     let fits = hdu::Fits::open(&input).with_context(|| path.clone())?;
-    // Known to be wanted before anything is written.
+    // A missing image is reported before anything is written.
     fits.image(&which).with_context(|| path.clone())?;
     if fits.bytes < fits.file_bytes {
         let more = fits.file_bytes - fits.bytes;
         eprintln!("sleds fits {name}: {path}: {more} bytes behind the last HDU are left out");
     }
-    // The sign by which cfitsio's programs are told to replace a file.
+    // cfitsio's programs use this prefix to permit replacing a file.
     let stripped = common.outfile.as_bytes().strip_prefix(b"!");
     let output = stripped.map_or(&common.outfile[..], OsStr::from_bytes);
     let target = Target::new(output.as_ref(), common.clobber || stripped.is_some())?;

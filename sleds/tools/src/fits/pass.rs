@@ -5,30 +5,30 @@ use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use super::hdu::{Fits, Hdu};
 
-/// A pass over whole units of so many bytes each, every one once.
+/// A pass over whole units of equal length, each exactly once.
 pub(super) struct Pass<'f> {
     reader: Reader<'f>,
-    /// Byte of the file at which the first unit begins.
+    /// Offset of the first unit in the file.
     at: u64,
     unit: u64,
     units: u64,
     seen: u64,
 }
 
-/// Units that follow each other.
+/// Consecutive units.
 pub(super) struct Units<'p> {
-    /// The number of the first one.
+    /// Number of the first unit.
     pub(super) first: u64,
     pub(super) bytes: &'p [u8],
 }
 
 impl<'f> Pass<'f> {
-    /// Over the data of an HDU. What is left at the end, less than a unit, is left out.
+    /// Makes a pass over the data of an HDU. An incomplete unit at the end is omitted.
     pub(super) fn over_data(fits: &'f Fits, hdu: &Hdu, unit: u64, plan: Plan) -> Result<Pass<'f>> {
         Pass::over(fits, hdu.data_at, hdu.data_bytes / unit, unit, plan)
     }
 
-    /// Over `units` units of `unit` bytes, from byte `at` of the file on.
+    /// Makes a pass over `units` units of `unit` bytes, from byte `at` of the file on.
     pub(super) fn over(
         fits: &'f Fits,
         at: u64,
@@ -44,7 +44,7 @@ impl<'f> Pass<'f> {
             unit: Unit::Elements { start: at, size },
             ..ReadOptions::default()
         };
-        // What follows in the file is not ours.
+        // The bytes after the range must not be read.
         let reader = Reader::before(&fits.file, at + units * unit, options)?;
         Ok(Pass {
             reader,
@@ -55,7 +55,7 @@ impl<'f> Pass<'f> {
         })
     }
 
-    /// The next units, maybe none; `None` after the last.
+    /// Returns the next units, possibly an empty list; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<Units<'_>>> {
         if self.seen == self.units {
             return Ok(None);

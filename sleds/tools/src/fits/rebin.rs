@@ -1,9 +1,9 @@
-//! `sleds fits bin`: LHEASOFT's fimgbin. Makes a smaller image whose pixels are sums, or averages,
-//! of rectangles of the first.
+//! `sleds fits bin`: LHEASOFT's fimgbin. Makes a smaller image whose pixels are sums or averages of rectangles of the
+//! source image.
 //!
-//! Rows may come in any order. A pixel's sum is made of the sums of its rows' parts, added in the
-//! order of the rows when the last of them is there; so floating-point results do not depend on the
-//! order of reading. Whole numbers are added exactly.
+//! Rows may arrive in any order. A pixel is the sum of partial sums, one for each of its rows. The partial sums are
+//! added in the order of the rows after the last row has arrived, so floating-point results do not depend on the order
+//! of reading. Whole numbers are added exactly.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt as _;
@@ -18,7 +18,7 @@ use super::image::{Image, Raw, Stored};
 use super::pass::Pass;
 use super::target::Target;
 
-/// What is asked for.
+/// Options of the command.
 pub(super) struct Job<'a> {
     pub(super) which: &'a Which,
     pub(super) x: u64,
@@ -28,16 +28,16 @@ pub(super) struct Job<'a> {
     pub(super) plan: Plan,
 }
 
-/// Pixels that were added: whole numbers as they are stored, or floating-point values.
+/// A partial sum of pixels: stored whole numbers, or floating-point values.
 #[derive(Clone, Copy, Default, Debug)]
 struct Part {
     whole: i128,
     float: f64,
-    /// How many were defined.
+    /// Number of defined pixels.
     count: u64,
 }
 
-/// Rows of the image that make one row of the result, some of which may not be there yet.
+/// Rows of the image that form one row of the result. Some rows may not have arrived yet.
 struct Band {
     rows: Vec<Option<Vec<Part>>>,
     missing: u64,
@@ -48,7 +48,7 @@ struct Shape {
     /// Pixels of a row of the image, and rows of a plane.
     width: u64,
     height: u64,
-    /// The same of the result.
+    /// Pixels of a row of the result, and rows of a plane.
     out_width: u64,
     out_height: u64,
     planes: u64,
@@ -84,11 +84,11 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> 
     let sums = header.value("CHECKSUM").or(header.value("DATASUM"));
     let summed = sums.is_some();
     if summed {
-        // Both, before their places count.
+        // Adds both checksum cards now, since they change the length of the header and the offset of the data.
         checksum::put(&mut header, Sum::default());
     }
     let data_at = header.blocks_bytes();
-    // Of an image of one axis, what is read at once is a bin; else a row.
+    // For an image with one axis, a unit is a bin; otherwise a row.
     let per_unit = match image.axes.len() {
         1 => job.x,
         _ => result.shape.width,
@@ -142,7 +142,7 @@ struct Rebin<'a> {
 }
 
 impl Rebin<'_> {
-    /// Takes a row of the image. Returns a row of the result that became complete, and its number.
+    /// Adds a row of the image. Returns a completed row of the result and its number.
     fn row(&mut self, number: u64, bytes: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
         let (plane, row) = (number / self.shape.height, number % self.shape.height);
         let (band, part) = match self.image.axes.len() {
@@ -186,7 +186,7 @@ impl Rebin<'_> {
         Ok(Some((band, done)))
     }
 
-    /// The sums of a row's parts.
+    /// Returns the partial sums of a row.
     fn parts(&self, bytes: &[u8]) -> Vec<Part> {
         let size = self.image.stored.size() * self.x as usize;
         let parts = bytes.chunks_exact(size).map(|part| {
@@ -205,7 +205,7 @@ impl Rebin<'_> {
         parts.collect()
     }
 
-    /// The header of the result: that of the image, with what changes.
+    /// Returns the header of the result: the image's header with the changed keywords.
     fn header(&self, from: &Header, job: &Job<'_>) -> Result<Header> {
         let mut header = from.clone();
         let dropped = ["XTENSION", "SIMPLE", "PCOUNT", "GCOUNT", "INHERIT"];
@@ -223,7 +223,7 @@ impl Rebin<'_> {
         if stored.is_float() {
             header.remove(|keyword| keyword == "BLANK");
         }
-        // What was true of the pixels before.
+        // These keywords describe the former pixels.
         header.remove(|keyword| ["DATAMIN", "DATAMAX"].contains(&keyword));
         coordinates(&mut header, [self.x, self.y]).map_err(anyhow::Error::msg)?;
         let what = if job.average { "averages" } else { "sums" };
@@ -235,7 +235,7 @@ impl Rebin<'_> {
     }
 }
 
-/// Changes the coordinates of the reference pixel and the steps, for all descriptions there are.
+/// Changes the coordinates of the reference pixel and the steps, in all coordinate descriptions.
 fn coordinates(header: &mut Header, bins: [u64; 2]) -> Result<(), String> {
     let keywords: Vec<String> = header.cards().iter().map(|c| name(c).to_owned()).collect();
     for keyword in keywords {
@@ -261,12 +261,12 @@ fn coordinates(header: &mut Header, bins: [u64; 2]) -> Result<(), String> {
     Ok(())
 }
 
-/// How the result is stored.
+/// Storage format of the result.
 struct Output<'a> {
     image: &'a Image,
     stored: Stored,
     average: bool,
-    /// Whether `BSCALE`, `BZERO` and `BLANK` stay, and so mean the same as before.
+    /// True if `BSCALE`, `BZERO` and `BLANK` are kept and keep their meaning.
     keeps_scale: bool,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// A pixel of the result; `None` if no pixel under it is defined.
+    /// Returns a pixel of the result; `None` if all its source pixels are undefined.
     fn pixel(&self, sum: &Part) -> Result<Option<Raw>, String> {
         if sum.count == 0 {
             return Ok(None);
@@ -291,7 +291,7 @@ impl<'a> Output<'a> {
         let value = match (self.image.stored.is_float(), self.average) {
             (true, true) => Raw::Float(sum.float / count),
             (true, false) if scaled => {
-                // As stored, `zero` is in it once.
+                // In the stored number, `zero` is contained exactly once.
                 Raw::Float(sum.float + (count - 1.0) * (zero / scale))
             }
             (true, false) => Raw::Float(sum.float),
@@ -302,7 +302,7 @@ impl<'a> Output<'a> {
         if self.keeps_scale {
             return Ok(Some(value));
         }
-        // Stored in another way, it is what it is worth.
+        // In another format, the physical value is stored.
         Ok(Some(match value {
             Raw::Int(n) => Raw::Float(self.image.worth(Raw::Int(n)).unwrap_or(f64::NAN)),
             Raw::Float(x) if scaled => Raw::Float(x * scale + zero),
@@ -310,7 +310,7 @@ impl<'a> Output<'a> {
         }))
     }
 
-    /// The sum of whole numbers as it is stored: with `BZERO` once, as each of them has it.
+    /// Returns the sum of whole numbers in the storage format. The stored sum contains `BZERO` once, like each pixel.
     fn whole_sum(&self, sum: &Part) -> Result<Raw, String> {
         let offset = self.image.zero / self.image.scale;
         let more = (sum.count - 1) as f64 * offset;
@@ -377,14 +377,14 @@ impl<'a> Output<'a> {
                 "{value} is what BLANK is, so it would not be defined"
             ));
         }
-        // The range was looked at, so nothing is cut off but the sign's copies.
+        // The range was checked, so the cast removes only sign bits.
         let bytes = (value as i64).to_be_bytes();
         to.extend_from_slice(&bytes[8 - self.stored.size()..]);
         Ok(())
     }
 }
 
-/// A whole number divided, rounded to the nearest, to the even one of two.
+/// Divides a whole number, and rounds to nearest, ties to even.
 fn rounded(sum: i128, count: u64) -> Result<i64, String> {
     let count = i128::from(count);
     let (mut quotient, rest) = (sum.div_euclid(count), sum.rem_euclid(count));

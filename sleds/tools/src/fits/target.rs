@@ -1,4 +1,4 @@
-//! The file that is made: under another name until it is whole.
+//! The output file, which has a temporary name until it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -9,15 +9,15 @@ use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 use sleds::Plan;
 
-/// So many bytes are written before they are sent to the disk.
+/// Bytes written between two requests to write them to the disk.
 const BEHIND: usize = 4 << 20;
 
-/// A file in the making. It is removed if it is dropped unfinished.
+/// An unfinished output file. A drop removes the file.
 pub(super) struct Target {
     pub(super) file: File,
-    /// It leaves the page cache to the input.
+    /// True if the output must not displace the input from the page cache.
     leaves_the_cache: bool,
-    /// Bytes written since the disk was told to take them.
+    /// Bytes written since the last request to write them to the disk.
     behind: usize,
     temporary: PathBuf,
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Begins a file that will be called `path`. Refuses if there is one, unless `clobber`.
+    /// Creates the file that will be called `path`. Fails if `path` exists, unless `clobber` is true.
     pub(super) fn new(path: &Path, clobber: bool) -> Result<Target> {
         if !clobber && path.symlink_metadata().is_ok() {
             return Err(exists(path));
@@ -56,9 +56,9 @@ impl Target {
         })
     }
 
-    /// Says that it will have `bytes`, and is made of a file of `input` bytes. If the page cache cannot
-    /// hold both, the input stays, which is looked at again in many a session; unless one wants the
-    /// plain order, with all that comes with it.
+    /// Announces the output's length `bytes` and the length of the input file. If the page cache cannot hold both, the
+    /// input stays cached, since sessions often read the input again. The linear plan keeps the plain caching
+    /// behaviour.
     pub(super) fn expect(&mut self, bytes: u64, input: u64, plan: Plan) {
         let room = sleds::cache_capacity();
         self.leaves_the_cache =
@@ -71,13 +71,13 @@ impl Target {
         self.behind += bytes.len();
         if self.leaves_the_cache && self.behind >= BEHIND {
             self.behind = 0;
-            // Begins to write what is dirty, and drops what has been written. It is only advice.
+            // Starts writeback of dirty pages, and drops written pages. The call is only advice.
             let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
         }
         Ok(())
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final name.
     pub(super) fn finish(mut self) -> Result<()> {
         let what = || format!("cannot write {}", self.path.display());
         if self.clobber {
@@ -92,7 +92,7 @@ impl Target {
             ) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => return Err(exists(&self.path)),
-                // Not every filesystem can refuse at the last moment.
+                // Some filesystems do not support `RENAME_NOREPLACE`.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     fs::rename(&self.temporary, &self.path).with_context(what)?;
                 }
@@ -112,7 +112,7 @@ fn exists(path: &Path) -> anyhow::Error {
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.done {
-            // It may never have been made, or be gone.
+            // The file may be missing: never created, or already removed.
             let _ = fs::remove_file(&self.temporary);
         }
     }

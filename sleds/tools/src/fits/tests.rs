@@ -1,4 +1,4 @@
-//! What needs no file.
+//! Tests that need no file.
 
 use super::hist::Range;
 use super::image::{Image, Raw, Stored};

@@ -1,6 +1,6 @@
-//! Which SLEDs of a file are listed: all, if they fit on a screen; else totals and the largest.
+//! Selects the listed SLEDs of a file: all, if they fit on a screen; otherwise totals and the largest.
 //!
-//! A file of which scattered pages are in memory has thousands, which nobody reads.
+//! A file with scattered pages in memory has thousands of SLEDs, too many to read.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use forebay_units::ByteLen;
 use sleds::Sled;
 use sleds_common::quantity::{percent, rate, seconds};
 
-/// What the rest of what is said of a file takes of a screen, with the prompt after it: name, device, strip
-/// and legend, the heads of both tables and the line between them, both times.
+/// Lines of the other output about a file, and of the next prompt: name, device, strip and legend, the heads of both
+/// tables and the line between them, both times.
 const OTHER_LINES: usize = 10;
-/// So many are listed at least, however small the screen.
+/// Minimum number of listed SLEDs, even on a small screen.
 const LEAST: usize = 5;
 
-/// How much is to be listed.
+/// Amount of listed SLEDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Extent {
     /// Every SLED.
     All,
-    /// At most so many.
+    /// At most this number of SLEDs.
     Most(usize),
-    /// What fits on a screen of so many rows.
+    /// SLEDs that fit on a screen with this number of rows.
     Screen(usize),
 }
 
-/// The SLEDs, or what is to be known of them, line by line.
+/// Returns the lines with the SLEDs, or with totals and the largest SLEDs.
 pub(super) fn lines(sleds: &[Sled], extent: Extent) -> Vec<String> {
     let totals = totals(sleds);
     let most = match extent {
@@ -45,7 +45,7 @@ pub(super) fn lines(sleds: &[Sled], extent: Extent) -> Vec<String> {
     lines
 }
 
-/// What there is of a level.
+/// Totals of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Total {
     bytes: u64,
@@ -53,7 +53,7 @@ struct Total {
     largest: u64,
 }
 
-/// The totals by level, in the order of their names.
+/// Returns the totals by level, sorted by name.
 fn totals(sleds: &[Sled]) -> BTreeMap<&str, Total> {
     let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
     for sled in sleds {
@@ -83,7 +83,7 @@ fn totals_table(totals: &BTreeMap<&str, Total>) -> Vec<String> {
     lines
 }
 
-/// The largest, in the file's order; of those as long as another the first.
+/// Returns the largest SLEDs in file order; the first among equal lengths.
 fn largest(sleds: &[Sled], most: usize) -> Vec<&Sled> {
     let mut largest: Vec<&Sled> = sleds.iter().collect();
     largest.sort_by_key(|sled| std::cmp::Reverse(sled.length));
@@ -125,7 +125,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// Pages of which every other one is in memory, and larger parts at both ends.
+    /// Returns SLEDs with every other page in memory, and larger parts at both ends.
     fn scattered(pages: u64) -> Vec<Sled> {
         let device = Level::Device("nvme0n1".into());
         let mut sleds = Vec::new();
@@ -192,7 +192,7 @@ mod tests {
             some[3].contains("the 12 largest of 1400 parts (--all"),
             "{some:?}"
         );
-        // Both large ones are there, and all in the file's order.
+        // Both large SLEDs are listed, and all in file order.
         let offsets: Vec<u64> = words[5..]
             .iter()
             .map(|row| row[0].parse().unwrap())

@@ -8,7 +8,7 @@ use sleds::Plan;
 use sleds_common::gnu::{self, Item, Opt, Usage};
 use sleds_common::{plan, text};
 
-/// What an option is.
+/// Identifier of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Id {
     Bytes,
@@ -59,7 +59,7 @@ pub(super) fn command() -> Command {
     gnu::command(base, &TABLE)
 }
 
-/// When to print the total.
+/// Condition for printing the total.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Total {
     Auto,
@@ -68,7 +68,7 @@ pub(super) enum Total {
     Never,
 }
 
-/// Which counts to print.
+/// Counts to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Columns {
     pub(super) lines: bool,
@@ -85,7 +85,7 @@ impl Columns {
     }
 }
 
-/// What to do.
+/// A counting job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) columns: Columns,
@@ -96,7 +96,7 @@ pub(super) struct Job {
     pub(super) plan: Plan,
 }
 
-/// What the command line asks for.
+/// Action that the command line requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     Help,

@@ -1,8 +1,8 @@
-//! What a character is to `wc`, as the user's locale has it.
+//! Classes of characters for `wc`, according to the user's locale.
 
 use sleds_common::locale::{Charset, Locale};
 
-/// What a character does, in bits.
+/// Effect of a character, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Class(u8);
 
@@ -11,9 +11,9 @@ impl Class {
     const WIDTH: u8 = 0b11;
     /// Belongs to a word.
     const WORD: u8 = 1 << 2;
-    /// Parts words.
+    /// Separates words.
     const SPACE: u8 = 1 << 3;
-    /// Ends a line, to its width.
+    /// Ends a line with respect to its width.
     const RESET: u8 = 1 << 4;
     const TAB: u8 = 1 << 5;
     /// Has been looked up.
@@ -39,24 +39,23 @@ impl Class {
         self.0 & Class::TAB != 0
     }
 
-    /// True if it does more to a line's width than add to it.
+    /// Returns true if the character does more to a line's width than add to it.
     pub(super) fn moves(self) -> bool {
         self.0 & (Class::RESET | Class::TAB) != 0
     }
 }
 
-/// Characters beyond this are looked up each time.
+/// Last cached character. Characters beyond it are looked up each time.
 const LAST: u32 = 0x10_ffff;
 
 /// The classes of a locale's characters.
 pub(super) struct Classes {
     locale: Locale,
-    /// `POSIXLY_CORRECT` is set: spaces that do not break lines belong to words.
+    /// `POSIXLY_CORRECT` is set: non-breaking spaces belong to words.
     posix: bool,
-    /// By byte, of single-byte character sets, and of ASCII in all.
+    /// Classes by byte, for single-byte character sets, and for ASCII in all sets.
     bytes: [Class; 256],
-    /// By character; zero where not looked up yet. The zeroes take no memory before they are
-    /// touched.
+    /// Classes by character; zero for characters not looked up yet. Untouched zeroes take no memory.
     chars: Vec<u8>,
 }
 
@@ -101,14 +100,14 @@ impl Classes {
     }
 
     fn look_up_byte(&self, byte: u8) -> Class {
-        // A byte that is no character alone is not shown either.
+        // A byte that is not a character by itself is not printable either.
         let c = self.locale.of_byte(byte).unwrap_or(0);
         let shown = self.locale.byte_is_print(byte);
         let space = self.locale.byte_is_space(byte);
         self.class(c, shown.then_some((1, space)))
     }
 
-    /// The class of `c`, which has this width, and parts words, if it is shown.
+    /// Returns the class of `c`. `shown` contains the width of a printable character, and true if it separates words.
     fn class(&self, c: u32, shown: Option<(u8, bool)>) -> Class {
         let class = match (char::from_u32(c), shown) {
             (Some('\n' | '\r' | '\x0c'), _) => Class::RESET | Class::SPACE,
@@ -124,7 +123,7 @@ impl Classes {
         Class(class | Class::KNOWN)
     }
 
-    /// True if ASCII is as everywhere: what is graphic belongs to words and is one column wide.
+    /// Returns true for the usual classes of ASCII: graphic characters belong to words and are one column wide.
     pub(super) fn ascii_is_plain(&self) -> bool {
         (b'!'..=b'~').all(|b| self.of_byte(b) == Class(Class::KNOWN | Class::WORD | 1))
             && b" \t\n\x0b\x0c\r"
@@ -133,7 +132,7 @@ impl Classes {
     }
 }
 
-/// Spaces that `iswspace` does not count as such, because lines may not be broken there.
+/// Returns true for spaces that `iswspace` rejects because lines may not be broken there.
 fn is_unbreaking_space(c: u32) -> bool {
     matches!(c, 0xa0 | 0x2007 | 0x202f | 0x2060)
 }

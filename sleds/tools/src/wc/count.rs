@@ -1,4 +1,4 @@
-//! Counting one file.
+//! Counts one file.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -15,28 +15,28 @@ use crate::wc::sequence::Sequence;
 use crate::wc::summary::{Counts, Summary};
 use sleds_common::locale::{Charset, Locale};
 
-/// Bytes read at once: enough that the calls cost nothing, little enough for the processor's caches.
+/// Bytes per read: large enough to hide the cost of the calls, and small enough for the processor's caches.
 const CHUNK: usize = 128 << 10;
 
-/// How to count.
+/// Options and state of counting.
 pub(super) struct Counter {
     columns: Columns,
     plan: Plan,
     locale: Locale,
     wanted: Wanted,
-    /// Characters are told from bytes.
+    /// Characters differ from bytes.
     multibyte: bool,
     posix: bool,
     scanner: Option<Scanner>,
 }
 
-/// What came of a file.
+/// Result of a file.
 pub(super) struct Counted {
-    /// Of what could be read.
+    /// Counts of the readable part.
     pub(super) figures: Figures,
-    /// In which order; `None` if nothing had to be read.
+    /// Order of reading; `None` if no read was needed.
     pub(super) plan: Option<Plan>,
-    /// Why not all of it could be.
+    /// Error that ended the read early.
     pub(super) trouble: Option<io::Error>,
 }
 
@@ -85,7 +85,7 @@ impl Counter {
         self.wanted == Wanted::default() && !self.columns.lines
     }
 
-    /// Where characters begin shows only from the front.
+    /// Returns true if the beginnings of characters can only be found from the front.
     fn goes_in_sequence(&self) -> bool {
         self.locale.charset() == Charset::Multibyte && self.wanted != Wanted::default()
     }
@@ -169,10 +169,10 @@ impl Counter {
     }
 }
 
-/// The parts of a file that have been counted, neighbours joined.
+/// Counted parts of a file. Adjacent parts are joined.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// Where each ends and what is in it, by where it begins.
+    /// End and summary of each part, by its beginning.
     parts: BTreeMap<u64, (u64, Summary)>,
 }
 
@@ -192,16 +192,16 @@ impl Parts {
         self.parts.insert(begin, (end, summary));
     }
 
-    /// What all of them come to, one behind the other.
+    /// Returns the counts of all parts in sequence.
     pub(super) fn whole(self, scanner: &mut Scanner) -> Counts {
         let parts = self.parts.into_values();
         let join = |left, (_, right)| scanner.join(left, right);
-        // At the edges of the whole, what is open stays open: no characters.
+        // Unfinished bytes at the edges of the whole are not characters.
         parts.fold(Summary::default(), join).body
     }
 }
 
-/// The bytes from `file`'s position to its end, read only as far as the size may be wrong.
+/// Returns the number of bytes from `file`'s position to its end. Reads only the part for which the size may be wrong.
 fn size(file: &File) -> (u64, Option<io::Error>) {
     let (sure, rest) = match file.metadata() {
         Ok(metadata) if metadata.is_file() => known_size(file, &metadata),
@@ -216,14 +216,13 @@ fn size(file: &File) -> (u64, Option<io::Error>) {
     }
 }
 
-/// How many bytes there are for sure, and whether there may be more, from the position (which is
-/// moved) on.
+/// Returns a reliable number of bytes from the position on, and true if more bytes may follow. Moves the position.
 fn known_size(mut file: &File, metadata: &Metadata) -> (u64, bool) {
     let size = metadata.len();
     let Ok(position) = file.stream_position() else {
         return (0, true);
     };
-    // Files that a kernel makes up (in /proc and /sys) have no size, or one of whole pages.
+    // Files that the kernel generates (in /proc and /sys) have no size, or a size of whole pages.
     if !size.is_multiple_of(rustix::param::page_size() as u64) {
         return (size.saturating_sub(position), false);
     }
@@ -234,9 +233,9 @@ fn known_size(mut file: &File, metadata: &Metadata) -> (u64, bool) {
     }
 }
 
-/// Reads to the end; how many bytes that was.
+/// Reads to the end, and returns the number of bytes.
 fn drain(mut file: &File) -> (u64, Option<io::Error>) {
-    // Little, since little is left where the size is known.
+    // A small buffer, since only few bytes remain if the size is known.
     let mut buf = [0; 16 << 10];
     let mut bytes = 0;
     loop {

@@ -1,9 +1,8 @@
 //! `sleds wc`: GNU's `wc`, in the order that costs least.
 //!
-//! A file is counted in pieces, in any order (`scan.rs`), and what the pieces come to is joined
-//! (`summary.rs`). Behaviour is that of coreutils 9.1; `--total` is from later ones. One difference
-//! is meant: of a file that is not read from its beginning, and whose size is a multiple of a page,
-//! GNU's `wc -c` counts too little.
+//! A file is counted in pieces, in any order (`scan.rs`), and the results of the pieces are joined (`summary.rs`). The
+//! behaviour is that of coreutils 9.1; `--total` is from later versions. One difference is intended: GNU's `wc -c`
+//! counts too little for a file that is not read from its beginning and whose size is a multiple of a page.
 
 mod args;
 mod classes;
@@ -139,7 +138,7 @@ fn one(
     Some(figures)
 }
 
-/// True if the file called so can be asked for; else says what is wrong with it.
+/// Returns true if the name is permitted; otherwise reports the error.
 fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) -> bool {
     if job.files0_from.as_deref() == Some(OsStr::new("-")) && name == "-" {
         let what = "when reading file names from stdin, no file name of ";
@@ -155,7 +154,8 @@ fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) ->
     true
 }
 
-/// The digits of a column. A single figure needs no alignment, and of unknown files nothing is known.
+/// Returns the digits of a column. A single figure needs no alignment. The sizes of files in a streamed list are
+/// unknown.
 fn column_width(job: &Job, names: &Names) -> usize {
     let Some(names) = names.known() else { return 1 };
     if job.total == Total::Only || (names.len() == 1 && job.columns.number() == 1) {
@@ -164,7 +164,7 @@ fn column_width(job: &Job, names: &Names) -> usize {
     let list = job.files0_from.as_deref();
     let examine = |name: &OsString| -> Option<Metadata> {
         match name == "-" {
-            // It was the list, and cannot be a file of it.
+            // Standard input was the list, and cannot be a file of the list.
             true if list == Some(OsStr::new("-")) => None,
             true => input::standard_input().and_then(|f| f.metadata()).ok(),
             false => std::fs::metadata(name).ok(),

@@ -1,4 +1,4 @@
-//! Which files are read: those on the command line, or in a list.
+//! Names of the input files, from the command line or from a list.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -8,21 +8,21 @@ use std::os::unix::ffi::OsStringExt as _;
 use sleds_common::gnu::{quoted, reason};
 use sleds_common::{input, text};
 
-/// A list this long or longer is not read as a whole first.
+/// Size limit of a list that is read completely before counting.
 const LIST_BYTES_MAX: u64 = 10 << 20;
 
-/// The names, in order. Those of a list are numbered from 1.
+/// The names, in order. Names of a list are numbered from 1.
 pub(super) enum Names {
     Known(std::vec::IntoIter<OsString>),
-    /// More than one wants to hold, or from a pipe.
+    /// A list that is long, or comes from a pipe.
     Streamed(BufReader<File>),
 }
 
 impl Names {
-    /// Those in the list `from` ("-": standard input).
+    /// Returns the names in the list `from` ("-": standard input).
     ///
     /// # Errors
-    /// With what to say.
+    /// The message to print.
     pub(super) fn listed(from: &OsStr) -> Result<Names, Vec<u8>> {
         let shown = quoted(from);
         let mut list = input::open(from)
@@ -45,7 +45,7 @@ impl Names {
         Ok(Names::Known(names.collect::<Vec<_>>().into_iter()))
     }
 
-    /// The names still to come, if they are known.
+    /// Returns the remaining names, if they are known.
     pub(super) fn known(&self) -> Option<&[OsString]> {
         match self {
             Names::Known(names) => Some(names.as_slice()),
@@ -53,7 +53,7 @@ impl Names {
         }
     }
 
-    /// The next name.
+    /// Returns the next name.
     ///
     /// # Errors
     /// If the list cannot be read.

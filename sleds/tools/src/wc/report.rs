@@ -1,4 +1,4 @@
-//! Lines of counts.
+//! Prints lines of counts.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::wc::args::Columns;
 use sleds_common::gnu::quoted_if_needed;
 
-/// Counts of a file, or of all.
+/// Counts of a file, or of all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Figures {
     pub(super) lines: u64,
@@ -28,10 +28,11 @@ impl Figures {
     }
 }
 
-/// Least width of a column where it is not known how large the figures will be.
+/// Minimum width of a column if the size of a file is unknown.
 const UNKNOWN_WIDTH: usize = 7;
 
-/// Digits that the figures of these files will need: `files` is about those that could be examined.
+/// Returns the number of digits that the figures of these files need. `files` contains the files that could be
+/// examined.
 pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
     let mut least = 1;
     let mut bytes: u64 = 0;
@@ -44,11 +45,11 @@ pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
     bytes.to_string().len().max(least)
 }
 
-/// Writes lines to standard output, each at once.
+/// Writes lines to standard output, each immediately.
 pub(super) struct Report {
     pub(super) columns: Columns,
     pub(super) digits: usize,
-    /// A line could not be written.
+    /// True if a line could not be written.
     pub(super) failed: bool,
 }
 

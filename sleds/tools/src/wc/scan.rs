@@ -1,4 +1,4 @@
-//! Counting in a run of bytes.
+//! Counts in a contiguous range of bytes.
 
 use memchr::memchr_iter;
 
@@ -6,7 +6,7 @@ use crate::wc::classes::{Class, Classes};
 use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
 use sleds_common::locale::Charset;
 
-/// What has to be found out.
+/// Required counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) words: bool,
@@ -15,16 +15,16 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Lines (and bytes) are enough.
+    /// Returns true if lines (and bytes) are sufficient.
     fn only_lines(self) -> bool {
         self == Wanted::default()
     }
 }
 
-/// Bytes looked at together where they are plain ASCII. Sums of as many ones must fit into a byte.
+/// Bytes of plain ASCII that are processed together. Their number must fit into a byte.
 const CHUNK: usize = 128;
 
-/// Makes summaries, of single-byte character sets and of UTF-8.
+/// Makes summaries, for single-byte character sets and UTF-8.
 pub(super) struct Scanner {
     classes: Classes,
     utf8: bool,
@@ -44,7 +44,7 @@ impl Scanner {
         }
     }
 
-    /// About `bytes`, wherever they are from.
+    /// Summarizes `bytes` from any place in a file.
     pub(super) fn summary(&mut self, bytes: &[u8]) -> Summary {
         if bytes.is_empty() {
             return Summary::default();
@@ -68,7 +68,7 @@ impl Scanner {
         }
     }
 
-    /// About the run of `left` and of `right` behind it.
+    /// Joins the summaries of two adjacent ranges.
     pub(super) fn join(&mut self, left: Summary, right: Summary) -> Summary {
         left.join(right, |middle| match is_unfinished(middle) {
             true => Joint::Unfinished,
@@ -76,7 +76,7 @@ impl Scanner {
         })
     }
 
-    /// Counts in `bytes`, of which nothing is open: characters that are not whole are none.
+    /// Counts in `bytes`, whose edges are both closed: incomplete characters are not characters.
     fn counts(&mut self, bytes: &[u8]) -> Counts {
         match self.wanted {
             wanted if wanted.only_lines() => Counts {
@@ -95,7 +95,7 @@ impl Scanner {
         } else if let Ok(text) = std::str::from_utf8(bytes) {
             self.chars::<WIDTH>(text, &mut tally);
         } else {
-            // What is no character is nothing to words and widths either.
+            // Invalid bytes do not affect words and widths either.
             for part in bytes.utf8_chunks() {
                 self.chars::<WIDTH>(part.valid(), &mut tally);
             }
@@ -103,7 +103,7 @@ impl Scanner {
         tally.done()
     }
 
-    /// Counts `bytes`, which are a character each.
+    /// Counts `bytes`, each of which is a character.
     fn bytes<const WIDTH: bool>(&self, mut bytes: &[u8], tally: &mut Tally) {
         while !bytes.is_empty() {
             let plain = self.plain::<WIDTH>(bytes, tally);
@@ -133,7 +133,7 @@ impl Scanner {
         }
     }
 
-    /// Counts plain ASCII at the front, many bytes at a time; how many they are.
+    /// Counts plain ASCII at the front, many bytes at a time. Returns the number of counted bytes.
     fn plain<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut Tally) -> usize {
         if WIDTH || !self.plain {
             return 0;
@@ -144,7 +144,7 @@ impl Scanner {
     }
 }
 
-/// `bytes` as continuing bytes in front, the middle, and an unfinished character.
+/// Splits `bytes` into continuation bytes in front, the middle, and an unfinished character.
 fn cut_edges(bytes: &[u8]) -> (&[u8], &[u8], &[u8]) {
     let continues = |b: &u8| b & 0xc0 == 0x80;
     let head = bytes.iter().take_while(|b| continues(b)).count();
@@ -159,13 +159,13 @@ fn cut_edges(bytes: &[u8]) -> (&[u8], &[u8], &[u8]) {
     (head, body, tail)
 }
 
-/// True if `bytes` are the beginning of a character.
+/// Returns true if `bytes` are the beginning of a character.
 fn is_unfinished(bytes: &[u8]) -> bool {
     let error = std::str::from_utf8(bytes).err();
     error.is_some_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }
 
-/// Counts so far, of one character after the other.
+/// Counts so far, one character after the other.
 #[derive(Default)]
 pub(super) struct Tally {
     lines: u64,
@@ -174,12 +174,12 @@ pub(super) struct Tally {
     in_word: bool,
     first: Option<Kind>,
     line: Line,
-    /// The run since the last tab or end of line.
+    /// Columns since the last tab or end of line.
     columns: u64,
 }
 
 impl Tally {
-    /// Counts what there is to count of `c`.
+    /// Counts the character `c`.
     #[inline]
     pub(super) fn char<const WIDTH: bool>(&mut self, c: u32, class: Class) {
         self.lines += u64::from(c == u32::from(b'\n'));
@@ -207,7 +207,7 @@ impl Tally {
         }
     }
 
-    /// Counts `chunk` if it is nothing but graphic and white ASCII.
+    /// Counts `chunk` if it consists of graphic and white ASCII only.
     #[inline]
     fn plain(&mut self, chunk: &[u8; CHUNK]) -> bool {
         let mut white = [0u8; CHUNK];
@@ -234,7 +234,7 @@ impl Tally {
         true
     }
 
-    /// A tab or an end of line.
+    /// Handles a tab or an end of line.
     fn turn(&mut self, class: Class) {
         self.settle();
         if class.is_tab() {

@@ -1,16 +1,16 @@
-//! Counting from the first byte to the last, for character sets in which only that tells where
-//! characters begin (EUC, Shift JIS, GBK and the like). The C library decodes.
+//! Counts from the first byte to the last, for character sets in which only a sequential scan finds the beginnings of
+//! characters (EUC, Shift JIS, GBK and similar sets). The C library decodes.
 
 use crate::wc::classes::Classes;
 use crate::wc::scan::Tally;
 use crate::wc::summary::Counts;
 use sleds_common::locale::{Decoded, Locale, State};
 
-/// Longest sequence of bytes that may be kept as an unfinished character; beyond this it is taken
-/// for a shift that leads nowhere, and its first byte dropped.
+/// Maximum length of a byte sequence that is kept as an unfinished character. A longer sequence is taken for an invalid
+/// shift sequence, and its first byte is dropped.
 const LONGEST: usize = 16 << 10;
 
-/// Counts the bytes that it is given one after the other.
+/// Counts bytes that arrive in sequence.
 pub(super) struct Sequence {
     locale: Locale,
     classes: Classes,
@@ -31,7 +31,7 @@ impl Sequence {
         }
     }
 
-    /// Counts `bytes`, which follow those given before.
+    /// Counts `bytes`, which follow the bytes of the last call.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if self.kept.is_empty() {
             let used = self.decode(bytes);
@@ -45,13 +45,13 @@ impl Sequence {
         }
     }
 
-    /// How many bytes are counted; the rest is an unfinished character.
+    /// Returns the number of counted bytes; the rest is an unfinished character.
     fn decode(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() {
             let byte = bytes[at];
             if is_basic(byte) && !self.state.is_shifted() {
-                // What it is called as a byte: in Shift JIS, 5c is a yen sign.
+                // The class of the byte, not of the ASCII character: in Shift JIS, 5c is a yen sign.
                 self.tally
                     .char::<true>(u32::from(byte), self.classes.of_byte(byte));
                 at += 1;
@@ -79,13 +79,13 @@ impl Sequence {
         at
     }
 
-    /// The counts, at the end of the file.
+    /// Returns the counts at the end of the file.
     pub(super) fn done(self) -> Counts {
         self.tally.done()
     }
 }
 
-/// C's basic characters, a byte each in every character set.
+/// Returns true for C's basic characters, which are single bytes in every character set.
 fn is_basic(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | b' '..=b'#' | b'%'..=b'?' | b'A'..=b'_' | b'a'..=b'~')
 }

@@ -1,20 +1,20 @@
-//! What is known of a part of a file, and how two neighbours make one.
+//! Summaries of parts of a file, and the join of adjacent summaries.
 //!
-//! A [`Summary`] says about a run of bytes all that counting the whole file can need: sums, and what
-//! is still open at the edges, where the neighbours decide. [`Summary::join`] is associative, and the
-//! default is its neutral element. So a file may be cut anywhere, and read in any order: the sums
-//! come out as if it had been read from the first byte to the last (`summary_tests.rs` holds that
-//! against a plain sequential count).
+//! A [`Summary`] of a range of bytes contains everything that counting the whole file can need: sums, and the state at
+//! the edges that depends on the neighbours. [`Summary::join`] is associative, and the default is its neutral element.
+//! A file may therefore be cut anywhere, and read in any order: the sums equal those of reading from the first byte to
+//! the last (`summary_tests.rs` compares them with a plain sequential count).
 //!
-//! What is open at an edge:
+//! Open at an edge:
+//!
 //! - the bytes of a character that was cut ([`Edges`]);
-//! - whether a word goes on ([`Words`]);
-//! - the column at which a line begins, which tabs depend on ([`Line`]).
+//! - the state of a word that continues ([`Words`]);
+//! - the column at which a line begins, on which tabs depend ([`Line`]).
 
 /// Bytes of the longest character in UTF-8.
 pub(super) const LONGEST: usize = 4;
 
-/// About a run of bytes.
+/// Summary of a contiguous range of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Summary {
     pub(super) body: Counts,
@@ -38,7 +38,7 @@ pub(super) struct Few<const N: usize> {
 }
 
 impl<const N: usize> Few<N> {
-    /// The first `N` of `bytes`.
+    /// Returns the first `N` of `bytes`.
     pub(super) fn first_of(bytes: &[u8]) -> Few<N> {
         let mut few = Few::<N>::EMPTY;
         few.push(bytes);
@@ -50,7 +50,7 @@ impl<const N: usize> Few<N> {
         length: 0,
     };
 
-    /// Adds as many of `more` as there is room for.
+    /// Adds as many of `more` as fit.
     fn push(&mut self, more: &[u8]) {
         let at = usize::from(self.length);
         let n = more.len().min(N - at);
@@ -69,18 +69,18 @@ impl<const N: usize> Few<N> {
 
 /// The bytes at the edges that may be parts of characters cut in two.
 ///
-/// UTF-8 shows where a character may begin: a byte `10xxxxxx` continues one, any other begins one or
-/// is none. So what a run of bytes means depends on what is before it only in continuing bytes at its
-/// front, and of those only in the first `LONGEST - 1`; and on what is behind it only in an
-/// unfinished character at its end. In other character sets both are empty.
+/// UTF-8 shows where a character may begin: a byte `10xxxxxx` continues a character, and any other byte begins a
+/// character or is invalid. The meaning of a range depends on preceding bytes only through continuation bytes at its
+/// front, and only through the first `LONGEST - 1` of them. It depends on following bytes only through an unfinished
+/// character at its end. In other character sets both edges are empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edges {
-    /// Continuing bytes at the front.
+    /// Continuation bytes at the front.
     pub(super) head: Few<{ LONGEST - 1 }>,
-    /// A first byte at the end, and what continues it, too few for a character.
+    /// A first byte at the end and its continuation bytes, too few for a character.
     pub(super) tail: Few<{ LONGEST }>,
-    /// There is nothing but continuing bytes (also true of no bytes at all), so that `head` may go on
-    /// in the next run.
+    /// True if the range consists of continuation bytes only (or is empty), so that `head` may continue in the next
+    /// range.
     pub(super) only_head: bool,
 }
 
@@ -95,8 +95,8 @@ impl Default for Edges {
 }
 
 impl Summary {
-    /// Of this run and `right`, which follows it. `decode` counts a few bytes of which nothing is
-    /// open, and says whether all of them are one unfinished character.
+    /// Joins this range and `right`, which follows it. `decode` counts a few bytes with closed edges, or reports that
+    /// all of them are one unfinished character.
     pub(super) fn join(self, right: Summary, decode: impl FnOnce(&[u8]) -> Joint) -> Summary {
         let (l, r) = (self.edges, right.edges);
         if l.only_head {
@@ -109,7 +109,7 @@ impl Summary {
             };
         }
         if l.tail.is_empty() {
-            // What continues nothing counts for nothing.
+            // Continuation bytes that continue no character do not count.
             return Summary {
                 body: self.body.then(right.body),
                 edges: Edges {
@@ -137,16 +137,16 @@ impl Summary {
     }
 }
 
-/// What the bytes between two runs came to.
+/// Result of the bytes between two ranges.
 pub(super) enum Joint {
-    /// One character, of which bytes are missing.
+    /// One character with missing bytes.
     Unfinished,
     /// These counts.
     Counted(Counts),
 }
 
 impl Counts {
-    /// Of this and `right`, which follows it.
+    /// Returns the counts of this range and `right`, which follows it.
     pub(super) fn then(self, right: Counts) -> Counts {
         Counts {
             lines: self.lines + right.lines,
@@ -157,8 +157,7 @@ impl Counts {
     }
 }
 
-/// A word's character, or space between words. Other characters (those that cannot be shown) change
-/// nothing.
+/// A word's character, or space between words. Other characters (unprintable ones) have no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Space,
@@ -168,9 +167,9 @@ pub(super) enum Kind {
 /// Words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Words {
-    /// How many, if nothing but space is before.
+    /// Number of words if only space precedes the range.
     pub(super) count: u64,
-    /// What is the first character that is one or the other, and the last.
+    /// Kind of the first and of the last character that has a kind.
     pub(super) ends: Option<(Kind, Kind)>,
 }
 
@@ -190,18 +189,18 @@ impl Words {
 /// Columns of a tab.
 const TAB: u64 = 8;
 
-/// How a run without an end of line moves the column.
+/// Movement of the column by a range without an end of line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Span {
     /// Columns before the first tab.
     pub(super) before: u64,
-    /// Columns after it, counted from where it led to, if there is one. That place is a multiple of
-    /// [`TAB`], so the later tabs do not depend on where the run began.
+    /// Columns after the first tab, counted from the tab stop; `None` without a tab. The tab stop is a multiple of
+    /// [`TAB`], so later tabs do not depend on the column at which the range began.
     pub(super) after: Option<u64>,
 }
 
 impl Span {
-    /// The column where the run ends if it begins at `column`.
+    /// Returns the column at the end of a range that begins at `column`.
     pub(super) fn from(self, column: u64) -> u64 {
         let tab = column + self.before;
         match self.after {
@@ -224,18 +223,17 @@ impl Span {
     }
 }
 
-/// The widths of lines. Carriage returns and form feeds end one, too.
+/// Widths of lines. Carriage returns and form feeds end a line as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Line {
-    /// Up to the first end of line.
+    /// The range up to the first end of line.
     pub(super) first: Span,
-    /// After it, if there is one: the width of the longest line that has both ends here, and the
-    /// column at which the run ends.
+    /// After the first end of line: width of the longest line inside the range, and the column at the end of the range.
     pub(super) rest: Option<(u64, u64)>,
 }
 
 impl Line {
-    /// Width of the longest line, if this is all there is.
+    /// Returns the width of the longest line, if the range is the whole file.
     pub(super) fn longest(self) -> u64 {
         let (longest, column) = self.rest.unwrap_or_default();
         self.first.from(0).max(longest).max(column)

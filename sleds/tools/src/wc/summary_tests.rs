@@ -1,4 +1,4 @@
-//! Any cuts, any order: the same counts as one byte after the other.
+//! Any cuts in any order give the counts of a sequential scan.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ const ALL: Wanted = Wanted {
     width: true,
 };
 
-/// Counts one character after the other, as simply as it can be said.
+/// Counts one character after the other, in the simplest way.
 fn in_sequence(bytes: &[u8], utf8: bool) -> Counts {
     let mut classes = classes();
     let mut tally = Tally::default();
@@ -51,13 +51,13 @@ fn scanner(utf8: bool, wanted: Wanted) -> Scanner {
     Scanner::new(classes(), charset, wanted)
 }
 
-/// What matters of `counts` in the end.
+/// Returns the figures that `wc` prints for `counts`.
 fn figures(counts: Counts) -> (u64, u64, u64, u64) {
     let line = counts.line.longest();
     (counts.lines, counts.words.count, counts.chars, line)
 }
 
-/// Bytes that are often parts of characters, ends of lines and tabs.
+/// Generates bytes that are often parts of characters, ends of lines and tabs.
 fn bytes(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => prop::sample::select(&b"ab \n\t\r\x0b\x0c\0\x1b"[..]).prop_map(|b| vec![b]),
@@ -73,12 +73,12 @@ fn bytes(longest: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..longest).prop_map(|v| v.concat())
 }
 
-/// Where to cut, as shares of the whole, and in which order to take the pieces.
+/// Generates positions of cuts, as shares of the whole, and the order of the pieces.
 fn cuts() -> impl Strategy<Value = Vec<(prop::sample::Index, u32)>> {
     prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 0..12)
 }
 
-/// The pieces of `bytes`, each with its place, in the order to take them.
+/// Returns the pieces of `bytes`, each with its offset, in the order of their processing.
 fn pieces<'b>(bytes: &'b [u8], cuts: &[(prop::sample::Index, u32)]) -> Vec<(u32, usize, &'b [u8])> {
     let mut at: Vec<(usize, u32)> = cuts
         .iter()

@@ -1,5 +1,5 @@
-//! `sleds fits` against astropy and numpy, on images of every kind and on astropy's own samples.
-//! `check.py` does the comparing, as Python is where astropy is.
+//! Compares `sleds fits` with astropy and numpy, on images of every kind and on astropy's own samples. `check.py` makes
+//! the comparisons, since astropy is a Python package.
 
 mod order;
 #[path = "../support/mod.rs"]
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use support::{scratch, seed, skip};
 
-/// A Python that has astropy.
+/// Returns a Python interpreter with astropy.
 fn python() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(|python| {
         let mut command = Command::new(python);
@@ -18,7 +18,7 @@ fn python() -> Option<&'static str> {
     })
 }
 
-/// Lets `check.py` make one group of comparisons, of which there must be at least so many.
+/// Runs one group of comparisons in `check.py`. The group must contain at least `least` comparisons.
 fn check(test: &str, what: &str, least: u64) {
     let Some(python) = python() else {
         return skip(

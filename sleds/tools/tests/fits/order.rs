@@ -1,4 +1,4 @@
-//! One HDU of several, read out of order: parts of it are cached, and parts of its neighbours.
+//! Tests of one HDU of several, read out of order: parts of it and of its neighbours are cached.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,16 +10,16 @@ use crate::support::{cache_only, scratch, seed, settle, skip};
 use forebay_rng::Rng;
 
 const BLOCK: usize = 2880;
-/// Pixels of a row: its bytes are no divisor of a page's, whatever `BITPIX` is.
+/// Pixels of a row. For no `BITPIX` does the row length divide the page size.
 const WIDTH: usize = 777;
 
-/// Where the data of the HDU in question lies in the file.
+/// Range of the tested HDU's data in the file.
 struct Data {
     at: u64,
     length: u64,
 }
 
-/// The header of an image; `first` is the primary one.
+/// Returns the header of an image; `first` is true for the primary header.
 fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
     let kind = match first {
         true => ("SIMPLE", "T".to_owned()),
@@ -43,7 +43,7 @@ fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
     format!("{text:<width$}", width = text.len().next_multiple_of(BLOCK)).into_bytes()
 }
 
-/// Pixels that are whole numbers below 100, as `BITPIX` has them.
+/// Returns pixels that are whole numbers below 100, in the format of `BITPIX`.
 fn pixels(bitpix: i32, count: usize, rng: &Rng) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count * 8);
     for _ in 0..count {
@@ -83,7 +83,7 @@ fn write(path: &Path, bitpix: i32, rng: &Rng) -> Data {
     data
 }
 
-/// Ranges of pages: two in the image, one over its front edge and one over the other.
+/// Returns ranges of pages: two inside the image, one across its front edge and one across its end.
 fn ranges(data: &Data, rng: &Rng) -> Vec<(u64, u64)> {
     let page = |at: u64| at & !4095;
     let inside = || {
@@ -98,7 +98,7 @@ fn ranges(data: &Data, rng: &Rng) -> Vec<(u64, u64)> {
     ]
 }
 
-/// How often a reader of the image goes on elsewhere than behind the piece before.
+/// Returns the number of times that a reader of the image jumps to another place.
 fn turns(path: &Path, data: &Data, size: u32) -> usize {
     let file = File::open(path).expect("the file");
     let options = ReadOptions {
@@ -154,7 +154,7 @@ fn one_image_of_several_gives_the_same_in_best_order() {
             });
             let [linear, best] = results;
             assert!(linear.len() > BLOCK);
-            // Not assert_eq, which would print megabytes.
+            // Not `assert_eq`, which would print megabytes.
             assert!(linear == best, "seed {seed}: BITPIX {bitpix}, {words:?}");
         }
     }

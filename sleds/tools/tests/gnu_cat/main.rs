@@ -1,4 +1,4 @@
-//! `sleds cat` against GNU's `cat`, and its free order of lines.
+//! Compares `sleds cat` with GNU's `cat`, and tests its free order of lines.
 
 #[path = "../support/mod.rs"]
 mod support;

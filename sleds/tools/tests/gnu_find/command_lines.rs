@@ -1,11 +1,11 @@
-//! Command lines, right and wrong, one by one.
+//! Valid and invalid command lines, one by one.
 
 use std::fs;
 
 use crate::support::{Case, Input, is_gnu, scratch};
 use crate::walks::known_tree;
 
-/// Words with a blank between each; run with both locales, in [`known_tree`].
+/// Words separated by blanks; run with both locales, in [`known_tree`].
 const LINES: &str = r#"
 .
 a//
@@ -328,7 +328,7 @@ f -printf %p\n -exec false ; -o -print
 . -mtime .
 "#;
 
-/// Words that may be empty, with `|` between.
+/// Words that may be empty, separated by `|`.
 const WITH_EMPTY: [&str; 18] = [
     "",
     ".|-user|",
@@ -480,7 +480,7 @@ fn dates_mean_what_gnu_find_takes_them_for() {
     let file = fs::File::create(dir.path().join("f")).expect("a file");
     for date in dates {
         for locale in ["UTC", "America/New_York"] {
-            // GNU's own `date` says which second it is; the file is put on both sides of it.
+            // GNU's own `date` computes the second; the file gets times just before and after it.
             let known = std::process::Command::new("date")
                 .args(["-d", date, "+%s %N"])
                 .env("TZ", locale)

@@ -1,4 +1,4 @@
-//! `-latency`, `-level` and `-report`, with a table in which the disk is slow.
+//! Tests of `-latency`, `-level` and `-report`, with a table in which the disk is slow.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use sleds::{Class, Entry, Level, Place, Spread, Table, Zone};
 
 use crate::support::{Case, Outcome, scratch, settle, skip};
 
-/// A table in which the disk of `dir` takes ten seconds, and then a second for a megabyte.
+/// Returns a table in which the disk of `dir` has a latency of ten seconds, and reads a megabyte per second.
 fn slow_table(dir: &Path) -> PathBuf {
     let place = Place::of(&File::open(dir).expect("the folder")).expect("its device");
     let mut table = Table::default();
@@ -30,7 +30,8 @@ fn slow_table(dir: &Path) -> PathBuf {
     path
 }
 
-/// Three files of two megabytes: cached, not cached, and empty. `None` if they cannot be made so.
+/// Makes three files: two of two megabytes, cached and uncached, and an empty one. `None` if their state cannot be
+/// controlled.
 fn files(test: &str, dir: &Path) -> Option<PathBuf> {
     let root = dir.join("files");
     fs::create_dir(&root).expect("a folder");

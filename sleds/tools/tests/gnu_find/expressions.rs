@@ -1,10 +1,10 @@
-//! Thousands of expressions made at random.
+//! Tests of thousands of random expressions.
 
 use crate::support::{Case, cases, is_gnu, scratch, seed};
 use crate::tree;
 use forebay_rng::Rng;
 
-/// Tests with arguments that sometimes hold.
+/// Tests with arguments that sometimes match.
 const TESTS: [&str; 96] = [
     "-true",
     "-false",
@@ -143,7 +143,7 @@ fn push(args: &mut Vec<String>, words: &str) {
     args.extend(words.split(' ').map(str::to_owned));
 }
 
-/// Tests; `deep` bounds their parentheses.
+/// Adds tests; `deep` limits the nesting of their parentheses.
 fn tests(rng: &Rng, args: &mut Vec<String>, deep: u32) {
     let parts = 1 + rng.below(3);
     for part in 0..parts {
@@ -168,9 +168,9 @@ fn tests(rng: &Rng, args: &mut Vec<String>, deep: u32) {
     }
 }
 
-/// Tests, and actions behind them. Actions do not stand in parentheses: GNU find's optimiser moves
-/// tests to the front of those, past the actions (`( -print -o -mmin -9 -o -name f ) -path x` does
-/// not print what it should). It does so with commas, too.
+/// Adds tests followed by actions. Actions are not put in parentheses: GNU find's optimiser moves tests to the front of
+/// those, past the actions (`( -print -o -mmin -9 -o -name f ) -path x` does not print what it should). The optimiser
+/// also does so with commas.
 fn expression(rng: &Rng, args: &mut Vec<String>) {
     let chains = 1 + rng.below(3);
     for chain in 0..chains {
@@ -181,7 +181,7 @@ fn expression(rng: &Rng, args: &mut Vec<String>) {
         tests(rng, args, 2);
         args.push(")".into());
         let last = chain + 1 == chains;
-        // Without any action, there is a `-print` behind it all.
+        // An expression without any action has an implicit `-print` at its end.
         if chains == 1 && rng.below(2) == 0 {
             return;
         }
@@ -194,8 +194,8 @@ fn expression(rng: &Rng, args: &mut Vec<String>) {
     }
 }
 
-/// Starting points have no slash at their end: with `-L` and `-depth`, GNU find takes it off those of
-/// folders that are empty.
+/// Makes a command line. Starting points have no trailing slash: with `-L` and `-depth`, GNU find removes the slash for
+/// empty folders.
 fn command_line(rng: &Rng) -> Vec<String> {
     let mut args = Vec::new();
     if rng.below(3) == 0 {
@@ -214,11 +214,11 @@ fn command_line(rng: &Rng) -> Vec<String> {
     args
 }
 
-/// Expressions that are tried on one tree.
+/// Expressions per tree.
 const CALLS: u64 = 180;
 
-/// Tries expressions on trees of which `loops` says whether they have a link to itself: about one,
-/// `-xtype` complains, and when it is asked is the optimiser's choice.
+/// Tries expressions on trees. `loops` allows links to themselves in a tree. For such a link `-xtype` reports an error,
+/// and the optimiser decides when `-xtype` is evaluated.
 fn try_expressions(test: &str, loops: bool) {
     if !is_gnu(test, "find") {
         return;
@@ -227,10 +227,10 @@ fn try_expressions(test: &str, loops: bool) {
     let rng = Rng::new(seed.wrapping_add(u64::from(loops)));
     for _ in 0..cases(6 * CALLS).div_ceil(CALLS) {
         let dir = scratch();
-        // A link to what is above leads to this one folder only.
+        // A link to the parent leads to this folder only.
         let root = &dir.path().join("tree");
         std::fs::create_dir(root).expect("a folder");
-        // What `-newer` and `-samefile` name.
+        // `-newer` and `-samefile` refer to this file.
         std::fs::write(root.join("a"), "a").expect("a file");
         tree::grow(root, &rng, 60, loops);
         tree::settle(dir.path());

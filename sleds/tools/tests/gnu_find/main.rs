@@ -1,5 +1,4 @@
-//! `sleds find` against GNU's `find`: the same output in the same order, the same messages, the
-//! same exit code.
+//! Compares `sleds find` with GNU's `find`: output and its order, messages, and exit code.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Folders with all that a walk may meet.
+//! Makes folders with everything that a walk may meet.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, mknodat, utimensat};
 
 use forebay_rng::Rng;
 
-/// Names, with what patterns, quotes and terminals trip over.
+/// Names that are difficult for patterns, quotes and terminals.
 const NAMES: [&[u8]; 24] = [
     b"a",
     b"b",
@@ -38,15 +38,14 @@ const NAMES: [&[u8]; 24] = [
     b"{}",
 ];
 
-/// The moment that all files' times are counted back from: half a day off, so that ages in whole
-/// days do not change while a test runs.
+/// Returns the time from which all files' times are counted back. It is half a day off, so that ages in whole days do
+/// not change while a test runs.
 fn now() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.expect("a clock after 1970").as_secs() as i64
 }
 
-/// Makes folders and files under `root`, which exists. `loops` says whether there may be links to
-/// themselves.
+/// Makes folders and files under `root`, which exists. `loops` allows links to themselves.
 pub(crate) fn grow(root: &Path, rng: &Rng, files: usize, loops: bool) {
     let mut folders = vec![root.to_owned()];
     let mut all: Vec<PathBuf> = Vec::new();
@@ -123,7 +122,7 @@ fn decorate(path: &Path, rng: &Rng, root_user: bool) {
             0o644, 0o755, 0o600, 0o4755, 0o2755, 0o1777, 0o400, 0o7000, 0o070, 0o777,
         ];
         let mode = modes[rng.below(modes.len() as u64) as usize];
-        // Whoever is not root must be able to get in.
+        // Users other than root must be able to enter.
         let mode = if meta.is_dir() { mode | 0o700 } else { mode };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
     }
@@ -141,7 +140,7 @@ fn decorate(path: &Path, rng: &Rng, root_user: bool) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("times");
 }
 
-/// Reads every folder and link once: the first read of one may set the time of its last access.
+/// Reads every folder and link once: the first read may set the time of the last access.
 pub(crate) fn settle(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else {
         return;

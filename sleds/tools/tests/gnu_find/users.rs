@@ -1,4 +1,4 @@
-//! What a user meets who may not look everywhere.
+//! Tests as a user without permission for some folders.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use crate::support::{is_gnu, skip};
 use crate::tree;
 use forebay_rng::Rng;
 
-/// A user without rights of any kind.
+/// A user without any rights.
 const NOBODY: u32 = 65_534;
 
 fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, String) {
@@ -31,9 +31,9 @@ fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, Strin
     )
 }
 
-/// The program where anybody may run it, since the build may lie where others cannot look. Another
-/// process writes it: what this one has open for writing, a test beside this one may be handing on to
-/// its own child at that moment, and then it cannot be run.
+/// Copies the program to a directory that every user may access, since the build directory may be private. Another
+/// process writes the copy: a descriptor open for writing in this process may be inherited by a child of a concurrent
+/// test, and the copy could then not be executed.
 fn program_for_all(dir: &Path) -> PathBuf {
     let program = dir.join("sleds");
     let mut copy = Command::new("cp");

@@ -1,4 +1,4 @@
-//! Walks that are long, deep, or that change what they walk through.
+//! Walks that are long or deep, or that change the tree during the walk.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn a_folder_of_many_files_is_walked_in_the_same_order() {
         return;
     }
     let dir = scratch();
-    // More than what is sorted by inode; names whose hashes are not in the order of making.
+    // More entries than are sorted by inode; the order of the names' hashes differs from the order of creation.
     for n in 0..10_050 {
         fs::File::create(dir.path().join(format!("{:x}", n * 7919 % 104_729))).expect("a file");
     }
@@ -50,14 +50,14 @@ fn folders_deeper_than_a_path_may_be_long_are_walked_to_the_end() {
     ] {
         Case::new("find", dir.path()).args(args).check(0);
     }
-    // Nothing else can take it away.
+    // No other process can remove it.
     let ours = Case::new("find", dir.path()).args([".", "-mindepth", "1", "-delete"]);
     let ended = ours.run_ours();
     assert_eq!((ended.code, ended.err.as_slice()), (Some(0), &b""[..]));
     assert_eq!(fs::read_dir(dir.path()).expect("the folder").count(), 0);
 }
 
-/// Paths under `root`.
+/// Returns the paths under `root`.
 fn all(root: &Path) -> BTreeSet<Vec<u8>> {
     let listed = Case::new("find", root).args([".", "-print0"]).run_gnu();
     listed.out.split(|b| *b == 0).map(<[u8]>::to_vec).collect()
@@ -87,7 +87,7 @@ fn delete_takes_away_what_gnu_find_takes_away() {
         for program in ["gnu", "ours"] {
             let root = dir.path().join(program).join("same");
             fs::create_dir_all(&root).expect("a folder");
-            // The links inside lead to paths inside; those of the one tree must not be the other's.
+            // The links inside a tree lead to paths inside; those of one tree must not lead into the other.
             let rng = Rng::new(seed + at as u64);
             tree::grow(&root, &rng, 50, true);
             let case = Case::new("find", &root).args(expression.split(' '));
@@ -200,7 +200,7 @@ fn special_folders_are_walked_as_gnu_find_walks_them() {
     }
 }
 
-/// A small tree with one of everything.
+/// Makes a small tree with one file of every kind.
 pub(crate) fn known_tree(root: &Path) {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
@@ -254,7 +254,7 @@ pub(crate) fn known_tree(root: &Path) {
     for days in [179, 180, 181] {
         let name = format!("o{days}");
         fs::write(at(&name), "").expect("a file");
-        // Not on the edge between two days.
+        // Not at the edge between two days.
         set(&name, now - minutes(days * 1440 + 5));
     }
     for (name, mode) in [

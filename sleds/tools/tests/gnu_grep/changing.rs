@@ -1,4 +1,4 @@
-//! Files that change while they are searched: there is no one right answer, but wrong ones.
+//! Tests of files that change during a search: several results are correct, but not all.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,7 +11,7 @@ const LINE: &[u8; 16] = b"one two 3456789\n";
 const LINES: usize = 40_000;
 const ROUNDS: usize = 12;
 
-/// Searches a file of [`LINES`] while `change` is made to it again and again.
+/// Searches a file of [`LINES`] lines while `change` is applied to it repeatedly.
 fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<Outcome> {
     let seed = seed();
     let dir = scratch();
@@ -37,7 +37,7 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<O
         done.store(true, Ordering::Relaxed);
         outcomes
     });
-    // Where a page is cut off while it is read, zeroes may be seen.
+    // If a page is truncated during the read, zeroes may be read.
     let binary = b"sleds grep: f: binary file matches\n";
     let checked = outcomes.into_iter().map(|(plan, outcome)| {
         assert!(
@@ -81,7 +81,7 @@ fn a_file_that_grows_is_searched_up_to_some_end_that_it_had() {
         assert!(lines.len() >= LINES, "{} lines", lines.len());
         for (at, line) in lines.iter().enumerate() {
             let whole = format!("{}:one two 3456789", at + 1);
-            // The last line may be seen in part.
+            // The last line may be read in part.
             let part = at + 1 == lines.len() && whole.starts_with(line.as_str());
             assert!(*line == whole || part, "line {}: {line}", at + 1);
         }
@@ -100,8 +100,8 @@ fn a_file_that_shrinks_is_searched_without_harm() {
             let lines = lines(&outcome);
             assert!(lines.len() <= LINES, "{} lines", lines.len());
             for line in lines {
-                // What was cut off while it was read may be seen as zeroes; lines of nothing else
-                // come between groups.
+                // Data truncated during the read may be read as zeroes; lines of zeroes only are printed between
+                // groups.
                 for part in line.split('\0') {
                     assert!(line == "--" || "one two 3456789".contains(part), "{line:?}");
                 }

@@ -1,10 +1,10 @@
-//! Patterns, options and files to try `grep` on.
+//! Generates patterns, options and files for `grep`.
 
 use crate::perl;
 use crate::support::content;
 use forebay_rng::Rng;
 
-/// What patterns are made of that are written alike in both syntaxes.
+/// Building blocks with equal notation in both syntaxes.
 const ATOMS: &[&str] = &[
     "a",
     "b",
@@ -41,10 +41,10 @@ const ATOMS: &[&str] = &[
     "w😀",
 ];
 
-/// Conditions.
+/// Assertions.
 const ASSERTS: &[&str] = &["^", "$", "\\<", "\\>", "\\b", "\\B"];
 
-/// What is easily got wrong, in either syntax.
+/// Difficult patterns in either syntax.
 const NASTY: &[&str] = &[
     "",
     "*",
@@ -194,7 +194,7 @@ const NASTY: &[&str] = &[
     "a-",
 ];
 
-/// With references back; what may be slow is left out.
+/// Patterns with back-references, without slow ones.
 const BACK: &[&str] = &[
     "\\(.\\)\\1",
     "\\(a*\\)b\\1",
@@ -229,7 +229,7 @@ fn branch(rng: &Rng, extended: bool, depth: u64) -> String {
                 let (open, close) = if extended { ("(", ")") } else { ("\\(", "\\)") };
                 text.push_str(&format!("{open}{inner}{close}"));
                 if ASSERTS.iter().any(|assert| inner.contains(assert)) {
-                    // Of several such groups in a row, the C library misses matches.
+                    // The C library misses matches of several such groups in a row.
                     let once = rng.pick(&["", "", "*", "\\?", "\\{0\\}"]);
                     match extended {
                         true => text.push_str(&once.replace('\\', "")),
@@ -256,7 +256,7 @@ fn alternatives(rng: &Rng, extended: bool, depth: u64) -> String {
     text
 }
 
-/// A pattern in `language`.
+/// Returns a pattern in `language`.
 pub(crate) fn pattern(rng: &Rng, language: Language) -> String {
     let extended = match language {
         Language::Perl => return perl::pattern(rng),
@@ -280,20 +280,21 @@ pub(crate) fn pattern(rng: &Rng, language: Language) -> String {
     }
 }
 
-/// True if `pattern` has conditions about words.
+/// Returns true if `pattern` has assertions about words.
 pub(crate) fn asserts_words(pattern: &str) -> bool {
     ASSERTS[2..].iter().any(|assert| pattern.contains(assert))
 }
 
-/// True if an assertion about a line's ends stands where `pattern` may have matched a newline, or go on
-/// to match one. At its own beginning nothing has matched, and in brackets `^` is none.
+/// Returns true if `pattern` has an assertion about a line's ends at a place where it may have matched a newline, or
+/// may match one next. At the beginning of the pattern nothing has matched yet, and in brackets `^` is not an
+/// assertion.
 pub(crate) fn may_meet_a_newline(pattern: &str) -> bool {
     let mut carets = pattern.match_indices('^');
     pattern.contains('$') || carets.any(|(at, _)| at > 0 && !pattern[..at].ends_with('['))
 }
 
-/// True if GNU grep's automaton and the C library, which it asks too, take the patterns for different
-/// things, or the library for what nobody means. What ours does there is in `patterns.rs`.
+/// Returns true if GNU grep's automaton and the C library, which it also uses, interpret the patterns differently, or
+/// if the library's result is clearly wrong. `patterns.rs` tests the behaviour of `sleds grep` for such patterns.
 pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -> bool {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     if has("-w") && has("-x") && (has("-o") || has("--color=always")) {
@@ -303,7 +304,8 @@ pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -
         return false;
     }
     if has("-w") {
-        // Of a second match in a line, GNU grep tries too little; and it finds empty ones in characters.
+        // For a second match in a line, GNU grep tries too few alternatives; and it finds empty matches inside
+        // characters.
         let operators = |pattern: &String| pattern.contains(['|', '*', '+', '?', '{']);
         let shows = has("-o") || has("--color=always");
         if shows && (patterns.len() > 1 || patterns.iter().any(operators)) {
@@ -336,7 +338,7 @@ pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -
         nasty.extend(["[[.é.]]", "[a-[.c.]]"]);
     }
     if patterns.len() > 1 {
-        // The last of several texts may end in one.
+        // The last of several texts may end in a backslash.
         nasty.extend(["a\\", "\\"]);
     }
     let repeats = |(at, assert): (usize, &str), pattern: &str| {
@@ -365,7 +367,7 @@ fn may_be_empty(pattern: &str, extended: bool) -> bool {
     regex.is_ok_and(|mut regex| regex.find_in_line(b"", 0) != Ok(None))
 }
 
-/// How patterns are written.
+/// Syntax of patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Basic,
@@ -373,7 +375,7 @@ pub(crate) enum Language {
     Perl,
 }
 
-/// Options that say what to look for, and in which language.
+/// Returns options that select the matcher and the syntax.
 pub(crate) fn matchers(rng: &Rng) -> (Vec<String>, Language) {
     let mut args: Vec<String> = Vec::new();
     let mut language = Language::Basic;
@@ -401,7 +403,7 @@ pub(crate) fn matchers(rng: &Rng) -> (Vec<String>, Language) {
     (args, language)
 }
 
-/// Options that say what to do with lines.
+/// Returns options that control the output.
 pub(crate) fn outputs(rng: &Rng) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     for (one_in, option) in [
@@ -448,8 +450,8 @@ pub(crate) fn outputs(rng: &Rng) -> Vec<String> {
     args
 }
 
-/// Bytes at which GNU grep itself is of two minds: what lies beyond Unicode is a character to one of
-/// its matchers and not to another.
+/// Returns true for bytes that GNU grep's matchers interpret differently: one of them accepts characters beyond
+/// Unicode, another does not.
 fn doubtful(bytes: &[u8]) -> bool {
     bytes
         .windows(2)
@@ -457,7 +459,7 @@ fn doubtful(bytes: &[u8]) -> bool {
         || bytes.iter().any(|b| *b >= 0xf5)
 }
 
-/// What to search.
+/// Returns the content of a file to search.
 pub(crate) fn content(rng: &Rng) -> Vec<u8> {
     loop {
         let bytes = match rng.below(5) {
@@ -474,7 +476,7 @@ pub(crate) fn content(rng: &Rng) -> Vec<u8> {
     }
 }
 
-/// Short lines of what the patterns are made of, in which much matches.
+/// Returns short lines made of the patterns' building blocks, with many matches.
 fn lines(rng: &Rng) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rng.below(60) {

@@ -1,6 +1,6 @@
-//! `sleds grep` against GNU's `grep`.
+//! Compares `sleds grep` with GNU's `grep`.
 //!
-//! `FOREBAY_SEED=N` repeats a run; `FOREBAY_CASES=N` makes a longer one.
+//! `FOREBAY_SEED=N` repeats a run; `FOREBAY_CASES=N` makes a longer run.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What is said when something is wrong, and how the command line is understood.
+//! Tests of error messages, and of parsing the command line.
 
 use std::fs;
 

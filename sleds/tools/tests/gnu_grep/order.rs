@@ -1,4 +1,4 @@
-//! Files that are searched out of order: large ones, of which parts are cached.
+//! Tests of large, partly cached files, which are searched out of order.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,7 +10,7 @@ use forebay_rng::Rng;
 
 const ROUNDS: u64 = 2;
 
-/// Searches whose output depends on what is before and behind a line, and whose does not.
+/// Searches whose output depends on the lines before and after a match, and searches without this dependency.
 const SEARCHES: &[&[&str]] = &[
     &["-n", "needle"],
     &["-nb", "-C3", "needle"],
@@ -31,7 +31,7 @@ const SEARCHES: &[&[&str]] = &[
     &["-w", "--color=always", "needle"],
 ];
 
-/// Lines, few of which have `needle`; with `zeroes` it is binary, as the beginning shows.
+/// Returns lines of which few contain `needle`. With `zeroes` the file is binary, as its beginning shows.
 fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
     let length = (3 << 20) + rng.below(4 << 20) as usize;
     let mut out = Vec::with_capacity(length + 100_000);
@@ -41,7 +41,7 @@ fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
         }
         match rng.below(2000) {
             0 => out.extend_from_slice(b" needle "),
-            // A line longer than what is read at once.
+            // A line longer than one read.
             1 if rng.one_in(40) => out.extend(std::iter::repeat_n(b'x', 90_000)),
             2 if zeroes => out.push(0),
             _ => {}
@@ -49,7 +49,7 @@ fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
         out.push(b'\n');
     }
     if zeroes {
-        // Behind where standard input may stand.
+        // After the offset at which standard input may be positioned.
         out[10_000] = 0;
     }
     if rng.one_in(2) {
@@ -58,7 +58,7 @@ fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
     out
 }
 
-/// True if a reader gives out the pieces of `path` in an order other than the file's.
+/// Returns true if a reader returns the pieces of `path` in an order other than the file's.
 fn comes_out_of_order(path: &Path) -> bool {
     let file = File::open(path).expect("the file");
     let options = ReadOptions {
@@ -116,7 +116,7 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
         let bytes = haystack(rng, round % 2 == 1);
         fs::write(&path, &bytes).expect("a file");
         settle(dir.path());
-        // The beginning is not among them, or reading would begin in order.
+        // The ranges do not include the beginning, or reading would begin in order.
         let mut ranges = Vec::new();
         for _ in 0..1 + rng.below(4) {
             let at = ((1 << 20) + rng.below(bytes.len() as u64 - (2 << 20))) & !4095;
@@ -146,7 +146,7 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
             }
         }
     }
-    // On a filesystem that does not evict, all is cached, and nothing is seen of the order.
+    // On a filesystem that does not evict, all data is cached, and the test does not exercise the order.
     if out_of_order == 0 {
         crate::support::skip(
             name,

@@ -1,12 +1,12 @@
-//! Corners of patterns that the random comparison found. Where GNU grep's two ways to match, its
-//! automaton and the C library, do not agree, a pattern means one thing to ours.
+//! Corner cases of patterns that the random comparison found. GNU grep matches in two ways, by its automaton and by the
+//! C library. If the two disagree, a pattern has a single meaning in `sleds grep`.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{Case, is_gnu, make_locale, scratch, skip};
 
-/// Compares what is printed about `text`, in the C locale and in UTF-8.
+/// Compares the output for `text`, in the C locale and in UTF-8.
 fn compare(test: &str, text: &[u8], searches: &[&[&str]]) {
     if !is_gnu(test, "grep") {
         return;
@@ -111,14 +111,14 @@ fn a_parenthesis_too_many_is_text() {
 fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
     let dir = scratch();
     for (args, text, printed) in [
-        // Each word is found, also the second in a line, and no word within one.
+        // Each word is found, also the second in a line, and no word inside another word.
         (&["-ow", "foo\\|foo-b"][..], "foo foo-bx\n", "foo\nfoo\n"),
         (
             &["-ow", "foo$\\|foo-*"],
             "foo foo-bx\nfoox foo-\n",
             "foo\nfoo\nfoo-\n",
         ),
-        // Where whole lines are asked for, whole words say nothing more.
+        // With `-x`, `-w` makes no difference.
         (&["-xwo", "a*"], "a\naaa\n\nb a\na", "a\naaa\na\n"),
         (
             &["-xwo", "-ea", "-e\\(a\\)\\1*"],
@@ -126,16 +126,16 @@ fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
             "a\naaa\n",
         ),
         (&["-xwFo", "a"], "a\naaa\n", "a\n"),
-        // Assertions may be repeated; other operators with nothing to repeat repeat nothing.
+        // Assertions may be repeated. Other operators with nothing to repeat have no effect.
         (&["a\\>*"], "a b\n*b\n", "a b\n"),
         (&["-oE", "^*a"], "ba\n", "a\n"),
         (&["-oE", "{1}a"], "1}a\n", "a\n"),
         (&["-oE", "*{2}a"], "2}a\n", "a\n"),
         (&["-E", "x(*)"], "x\ny\n", "x\n"),
-        // A small letter behind a backslash is that letter.
+        // A lower-case letter after a backslash is that letter.
         (&["-io", "\\d"], "d\nD\n", "d\nD\n"),
         (&["-i", "[[.-.]]\\|\\d"], "d\n-\nx\n", "d\n-\n"),
-        // A parenthesis too many is text, with `-w` and `-x` too.
+        // An unmatched closing parenthesis is text, also with `-w` and `-x`.
         (&["-Ew", "a)b"], "a)b\nab)\nx a)b\n", "a)b\nx a)b\n"),
         (&["-Exo", "a)b"], "a)b\nab)\n", "a)b\n"),
         (
@@ -144,10 +144,10 @@ fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
             "a)\n",
         ),
         (&["a$|b"], "a$|b\na\n", "a$|b\n"),
-        // If case does not matter, a range has both cases of what is in it.
+        // If case does not matter, a range contains both cases of its characters.
         (&["-i", "[--z]"], "Z\n[\n_\n~\n", "Z\n[\n_\n"),
         (&["-i", "[Z-a]"], "z\n_\nA\nb\n", "z\n_\nA\n"),
-        // What ends in a zero byte has its ends there, not at newlines within.
+        // A line that ends in a zero byte has its ends there, not at newlines inside.
         (&["-zoE", "\\s^|$\\s|b"], "a\nb\n", "b\0"),
     ] {
         fs::write(dir.path().join("f"), text).expect("a file");
@@ -208,8 +208,7 @@ fn a_backslash_ends_no_pattern() {
 fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
     let test = "the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order";
     let text = "é\nü\nz\nA\n[\nß\nα\n-\n_\ne\nab\n[Z-a]\n0٣\n";
-    // Without an order of the locale's, GNU grep refuses the first, and does not take the others in
-    // either case.
+    // Without the locale's own order, GNU grep rejects the first pattern, and ignores case in none of the others.
     let of_locales: &[&[&str]] = &[
         &["[à-ü]"],
         &["[a-é]"],
@@ -230,8 +229,8 @@ fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
         &["-i", "[!-~]"],
     ];
     compare(test, text.as_bytes(), searches);
-    // In an order of the locale's, GNU grep loses `ß` between `a` and `z` if case does not matter, and
-    // finds `[` between `[.a.]` and `c`.
+    // In the locale's own order, GNU grep loses `ß` between `a` and `z` if case does not matter, and finds `[` between
+    // `[.a.]` and `c`.
     let of_codes: &[&[&str]] = &[&["-io", "[a-z]"], &["-o", "[[.a.]-c]"]];
     compare(test, text.as_bytes(), of_codes);
     let (dir, locales) = (scratch(), scratch());
@@ -246,7 +245,7 @@ fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
         };
         let path = locales.path().to_string_lossy();
         for search in searches.iter().chain(of_locales) {
-            // Not all of the locale, or GNU grep speaks its language.
+            // Not all categories of the locale: GNU grep would use its language.
             let case = case(dir.path(), search).env("LC_CTYPE", &name);
             case.env("LC_COLLATE", &name).env("LOCPATH", &path).check(0);
         }
@@ -255,8 +254,8 @@ fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
 
 #[test]
 fn lines_that_are_no_text_are_left_out_and_change_nothing_around_them() {
-    // GNU grep prints context of other lines for theirs, and separators with nothing before them, so
-    // nothing is compared here.
+    // GNU grep prints the context of other lines here, and separators with nothing before them. The expected output is
+    // therefore listed, not compared.
     let dir = scratch();
     for (args, text, printed) in [
         (&["-A2", "x"][..], &b"\xffx\nx\na\nx\n"[..], "x\na\nx\n"),
@@ -324,14 +323,14 @@ fn perl_s_patterns_are_searched_for_as_gnu_grep_does() {
     searches.push(vec!["-P", "-v", "-f/dev/null"]);
     let searches: Vec<&[&str]> = searches.iter().map(Vec::as_slice).collect();
     compare(test, text, &searches);
-    // Before a byte that is no character, a line begins to ours and does not to GNU grep.
+    // `sleds grep` begins a line before a byte that is not a character; GNU grep does not.
     for pattern in ["^", "", "b*"] {
         let options = ["-aPn", "-aPo", "-P", "-aPw", "-aPx", "-aPxw", "-aPv"];
         let searches = options.map(|option| [option, pattern]);
         let searches: Vec<&[&str]> = searches.iter().map(|search| &search[..]).collect();
         compare(test, b"a\n\n\xc3\xa9\nx\xff\nab\xffb\naab b\n", &searches);
     }
-    // Where records end in zero bytes, lines within them do not matter.
+    // With records that end in zero bytes, lines inside them do not matter.
     let searches: &[&[&str]] = &[
         &["-zPc", "^b"],
         &["-zPc", "a$"],

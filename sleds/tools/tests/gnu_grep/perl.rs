@@ -1,9 +1,9 @@
-//! Perl's patterns to try `grep -P` on.
+//! Generates Perl patterns for `grep -P`.
 
 use forebay_rng::Rng;
 
-/// What they are made of. What differs between versions of PCRE2 is left out, and `\W`, `\S`,
-/// `\D`, `\z` and `\Z`, which match too little in UTF-8 in that of GNU grep's users.
+/// Building blocks. Constructs that differ between versions of PCRE2 are omitted, and so are `\W`, `\S`, `\D`, `\z` and
+/// `\Z`, which match too little in UTF-8 in the version that GNU grep uses.
 const ATOMS: &[&str] = &[
     "a",
     "b",
@@ -46,13 +46,13 @@ const ATOMS: &[&str] = &[
     "\\n",
 ];
 
-/// Conditions.
+/// Assertions.
 const ASSERTS: &[&str] = &[
     "^", "$", "\\b", "\\B", "\\A", "\\G", "\\K", "(?=a)", "(?!b)", "(?<=a)", "(?<!\\w)", "(?m)^",
     "(?m)$", "(?=.*b)",
 ];
 
-/// What is easily got wrong. `\C`, a byte of a character, is wrong to ours in UTF-8.
+/// Difficult patterns. `\C`, a byte of a character, is an error in `sleds grep` in UTF-8.
 const NASTY: &[&str] = &[
     "",
     "*",
@@ -106,7 +106,7 @@ const NASTY: &[&str] = &[
     "(a|b)*c",
 ];
 
-/// One of Perl's patterns.
+/// Returns a Perl pattern.
 pub(crate) fn pattern(rng: &Rng) -> String {
     match rng.one_in(4) {
         true => rng.pick(NASTY).into(),

@@ -8,23 +8,24 @@ use crate::support::{
 };
 use forebay_rng::Rng;
 
-/// Searches that are tried from each seed if no other number is asked for.
+/// Default number of searches for each seed.
 const CASES: u64 = 300;
 
-/// Where searches begin, besides the seed that all tests share.
+/// First seeds, in addition to the seed that all tests share.
 const SEEDS: [u64; 2] = [1, 1_000_003];
 
-/// GNU grep takes ages for some patterns on long lines.
+/// Maximum length of files for patterns that are very slow in GNU grep on long lines.
 const LONG: usize = 60_000;
 
-/// What tells whether a file is text is longer, and GNU grep reads more at once.
+/// Maximum length of files with a zero byte at the end. The part that decides if a file is text is longer in GNU grep,
+/// which reads more at once.
 const SHORT: usize = 96_000;
 
-/// Of fewer zeroes in a row, GNU grep leaves out none. (It does where it believes that empty lines are
-/// not selected; with `-P` it is wrong about some patterns.)
+/// Minimum length of a run of zeroes that GNU grep skips. (GNU grep skips zeroes if it concludes that empty lines are
+/// not selected; with `-P` the conclusion is wrong for some patterns.)
 const ZEROES: usize = 32 << 10;
 
-/// A locale, and where it is if it is not the system's.
+/// A locale, with its path if it is not one of the system's.
 #[derive(Clone, Copy)]
 struct Locale<'a> {
     name: &'a str,
@@ -68,7 +69,7 @@ fn prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own() {
     searches(Locale { name: &name, path }, CASES / 4);
 }
 
-/// Searches from each seed on; `FOREBAY_KEEP_GOING` goes on after a difference, so that all are seen.
+/// Searches from each seed on. `FOREBAY_KEEP_GOING` continues after a difference, so that all differences are shown.
 fn searches(locale: Locale<'_>, usual: u64) {
     let keep_going = std::env::var_os("FOREBAY_KEEP_GOING").is_some();
     let asked = std::env::var_os("FOREBAY_SEED").is_some();
@@ -88,13 +89,13 @@ fn searches(locale: Locale<'_>, usual: u64) {
     assert_eq!(differences, 0);
 }
 
-/// One random search; what differs, if anything does.
+/// Runs one random search, and returns the difference.
 fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     let rng = &Rng::new(seed);
     let dir = scratch();
     let (mut args, language) = generate::matchers(rng);
     let mut patterns = Vec::new();
-    // Perl's patterns are not given in lists, other than by mistake.
+    // Perl patterns are given in lists only by mistake.
     let several = language != Language::Perl || rng.one_in(20);
     for _ in 0..1 + u64::from(several) * rng.below(2) * rng.below(3) {
         patterns.push(generate::pattern(rng, language));
@@ -113,7 +114,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         return None;
     }
     if nul_lines && patterns.iter().any(|p| generate::may_meet_a_newline(p)) {
-        // The C library then takes `$` for true before a newline, and `^` after one.
+        // The C library then matches `$` before a newline, and `^` after one.
         return None;
     }
     let word_asserts = patterns.iter().any(|p| generate::asserts_words(p));
@@ -124,15 +125,15 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     for number in 0..1 + rng.below(4) {
         let mut bytes = generate::content(rng);
         if utf8 && word_asserts {
-            // To the C library's word edges, a byte that is no character is one of Latin-1.
+            // At word edges, the C library takes a byte that is not a character for a Latin-1 character.
             bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
         }
         if context && utf8 {
-            // Around lines that are no text, GNU grep prints context that is not theirs.
+            // Around lines that are not text, GNU grep prints the context of other lines.
             bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
         }
         if bytes[bytes.len().min(SHORT)..].contains(&0) {
-            // Ours does not take a file for binary because of what is so far on.
+            // `sleds grep` does not take a file for binary because of a zero byte at such a large offset.
             bytes.truncate(SHORT);
         }
         if backs && !args.contains(&"-F".to_owned()) {
@@ -147,14 +148,14 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         let path = dir.path().join(&name);
         let left_out = nul_lines || language == Language::Perl;
         if left_out {
-            // GNU grep leaves out long runs of zeroes, and then miscounts bytes and context lines.
+            // GNU grep skips long runs of zeroes, and then miscounts bytes and context lines.
             bytes.truncate(ZEROES);
         }
         if let (true, Err(error)) = (context && utf8, std::str::from_utf8(&bytes)) {
-            // What was cut off in the middle of a character.
+            // The text was cut inside a character.
             bytes.truncate(error.valid_up_to());
         }
-        // A hole behind what is so long is too far on, too.
+        // A hole behind a long text is at too large an offset as well.
         let holes = !left_out && rng.one_in(12) && bytes.len() < SHORT;
         content::write_with(&path, &bytes, holes, rng);
         names.push(name);
@@ -190,7 +191,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     case = case.ours([rng.pick(&["--plan=auto", "--plan=best", "--plan=linear"])]);
     let gnu = case.run_gnu();
     if gnu.signal.is_some() {
-        // There are patterns at which its automaton finds that it is wrong, and aborts.
+        // For some patterns its automaton detects its own error, and aborts.
         return None;
     }
     let difference = case.difference_from(&gnu);
@@ -200,7 +201,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     difference
 }
 
-/// True if the option asks for lines around selected ones.
+/// Returns true if the option requests lines around selected lines.
 fn is_context(arg: &str) -> bool {
     let mut chars = arg.strip_prefix('-').unwrap_or_default().chars();
     chars

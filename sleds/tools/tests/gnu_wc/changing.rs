@@ -1,4 +1,4 @@
-//! Files that change while they are counted: there is no one right answer, but wrong ones.
+//! Tests of files that change during counting: several results are correct, but not all.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ const LINE: &[u8; 16] = b"one two 3456789\n";
 const LINES: usize = 40_000;
 const ROUNDS: usize = 20;
 
-/// Counts a file of [`LINES`] while `change` is made to it again and again: lines, words, bytes.
+/// Counts a file of [`LINES`] lines while `change` is applied to it repeatedly. Returns lines, words, bytes.
 fn while_it_changes(change: impl Fn(&File, &Rng) + Sync) -> Vec<[u64; 3]> {
     let seed = seed();
     let dir = scratch();
@@ -66,7 +66,7 @@ fn a_file_that_grows_is_counted_up_to_some_end_that_it_had() {
         let length = LINE.len() as u64;
         assert!(bytes >= length * LINES as u64, "{bytes} bytes");
         assert_eq!(lines, bytes / length, "{bytes} bytes");
-        // The last line may be seen in part.
+        // The last line may be read in part.
         let part = &LINE[..(bytes % length) as usize];
         let more = part.split(|b| *b == b' ').filter(|w| !w.is_empty()).count();
         assert_eq!(words, lines * 3 + more as u64, "{bytes} bytes");

@@ -1,4 +1,4 @@
-//! Files of all kinds, in all states of the page cache.
+//! Tests of files of all kinds, in all states of the page cache.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ const FILES: usize = 2500;
 const CALLS: u64 = 200;
 const FILES_A_CALL: u64 = 80;
 
-/// Some of the options for counts.
+/// Returns a random subset of the options for counts.
 pub(crate) fn columns(rng: &Rng) -> Vec<&'static str> {
     let all = ["-c", "-m", "-l", "-L", "-w"];
     all.into_iter().filter(|_| rng.one_in(3)).collect()
 }
 
-/// Some environment.
+/// Sets a random environment.
 fn environment(case: Case, rng: &Rng) -> Case {
     let name = rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
     let value = rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
@@ -74,7 +74,7 @@ fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
     let seed = seed();
     let rng = Rng::new(seed);
     let dir = scratch();
-    // Many times what is read at once, so that the order of the pieces has room to vary.
+    // Many times the size of a read, so that the order of the pieces can vary.
     let names = ["words", "scripts", "odd"];
     for name in names {
         let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ fn one_file_and_standard_input_are_counted_as_gnu_does() {
     for file in &files {
         let bytes = std::fs::read(file).unwrap();
         let columns = columns(&rng);
-        // Of a file whose size is a multiple of a page, GNU's -c counts too little from the middle.
+        // For a file whose size is a multiple of a page, GNU's -c counts too little from the middle.
         let from = match bytes.len() % 4096 == 0 {
             true => 0,
             false => rng.below(bytes.len() as u64 + 10),
@@ -181,7 +181,8 @@ fn every_character_there_is_counts_as_it_does_for_gnu() {
     }
     let dir = scratch();
     let mut names = Vec::new();
-    // Each between letters, so that what parts words shows; as many files as show where it differs.
+    // Each character stands between letters, to show which characters separate words. Several files narrow down a
+    // difference.
     for first in (0..=0x10_ffffu32).step_by(0x1000) {
         let text: String = (first..first + 0x1000)
             .filter_map(char::from_u32)

@@ -1,10 +1,10 @@
-//! Locales with other character sets, made for the test by `localedef`.
+//! Tests of locales with other character sets, made for the test by `localedef`.
 
 use crate::can_compare;
 use crate::support::{Case, cool, make_locale, scratch, seed, settle, skip};
 use forebay_rng::Rng;
 
-/// Words in the character set, and bytes that break them.
+/// Returns words in the character set, and bytes that break them.
 fn text(rng: &Rng, characters: &[&[u8]]) -> Vec<u8> {
     let n = rng.pick(&[0, 1, 10, 1000, 30_000, 90_000]);
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `sleds wc` against GNU's `wc`.
+//! Compares `sleds wc` with GNU's `wc`.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -12,8 +12,8 @@ mod places;
 use forebay_rng::Rng;
 use support::{Case, Input, Outcome, is_gnu, scratch, skip};
 
-/// True if GNU's `wc` is there and counts words as the one that `sleds wc` follows; says loudly if
-/// not. Later ones (from coreutils 9.5 on) take bytes that are no characters for parts of words.
+/// Returns true if GNU's `wc` is installed and counts words like the version that `sleds wc` follows. Otherwise reports
+/// a skip. Later versions (from coreutils 9.5 on) take bytes that are not characters for parts of words.
 fn can_compare(test: &str) -> bool {
     if !is_gnu(test, "wc") {
         return false;
@@ -34,8 +34,8 @@ fn can_compare(test: &str) -> bool {
     same
 }
 
-/// Something to put into a file, but nothing that the C library takes for a character although Unicode
-/// has none such: `wc` does, and ours does not.
+/// Returns random content without sequences that the C library decodes to characters beyond Unicode: GNU's `wc` counts
+/// these as characters, `sleds wc` does not.
 fn any(rng: &Rng) -> Vec<u8> {
     let mut bytes = support::content::any(rng);
     for at in 0..bytes.len() {

@@ -1,4 +1,4 @@
-//! What is said when something is wrong.
+//! Tests of error messages.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Files that are none, that may not be read, that go away, and those of odd filesystems.
+//! Tests of names without a regular file, of unreadable and vanishing files, and of special filesystems.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -95,7 +95,7 @@ fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
     let vanish = |run: fn(&Case) -> crate::support::Outcome| {
         fs::write(&file, "words in a file\n").unwrap();
         let (pipe, file) = (pipe.clone(), file.clone());
-        // Opening the pipe waits until the program has it open; the file was looked at before.
+        // The open of the pipe waits until the program has opened it, and by then the program has examined the file.
         let writer = std::thread::spawn(move || {
             let mut pipe = File::options().write(true).open(pipe).unwrap();
             fs::remove_file(file).unwrap();
@@ -123,7 +123,7 @@ fn a_file_that_may_not_be_read_is_refused_as_by_gnu() {
     let dir = scratch();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let root = rustix::process::geteuid().is_root();
-    // Written by its owner, read by all: what of it is cached is not told to others.
+    // Written by its owner and readable by all: the kernel does not report the residency to other users.
     for (name, mode) in [("closed", 0o000), ("open", 0o444)] {
         let path = dir.path().join(name);
         fs::write(&path, "some words\n".repeat(50_000)).unwrap();
@@ -142,7 +142,7 @@ fn a_file_that_may_not_be_read_is_refused_as_by_gnu() {
     }
 }
 
-/// True if the program and the files can be reached without being root.
+/// Returns true if a user other than root can reach the program and the files.
 fn nobody_gets_here(dir: &Path) -> bool {
     let program = Path::new(env!("CARGO_BIN_EXE_sleds"));
     let open = |path: &Path| fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 1 != 0);
@@ -212,7 +212,7 @@ fn on_an_overlay_counts_are_gnus() {
         place("work"),
         place("merged"),
     );
-    // Half of what is compared lies below.
+    // Half of the compared files are in the lower directory.
     fs::write(
         Path::new(&lower).join("below"),
         "from below\n".repeat(30_000),

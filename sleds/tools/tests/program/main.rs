@@ -1,4 +1,4 @@
-//! Help, completions and manual pages of the whole program.
+//! Tests of help, completions and manual pages of the whole program.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ fn sleds(args: &[&str]) -> Output {
     command.args(args).output().expect("sleds to run")
 }
 
-/// What it prints, if it succeeds.
+/// Returns the output of a successful run.
 fn told(args: &[&str]) -> String {
     let output = sleds(args);
     assert!(output.status.success(), "{args:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! Files to try tools on: text, and everything that is not.
+//! Generates files for the tools: text, and content of every other kind.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use forebay_rng::Rng;
 
-/// Characters that programs treat in ways of their own: blanks of all kinds, wide ones, ones without
-/// width, ones that are not printable, ones of every length.
+/// Characters with special treatment in programs: blanks of all kinds, wide characters, characters without width,
+/// unprintable characters, and characters of every length.
 const CHARS: &[char] = &[
     'a',
     'B',
@@ -65,7 +65,7 @@ const CHARS: &[char] = &[
     '\u{10ffff}',
 ];
 
-/// Bytes at which decoders go wrong.
+/// Bytes at which decoders fail.
 const BYTES: &[u8] = &[
     b'a', b'b', b' ', b'\n', b'\n', b'\t', b'\r', 0x0b, 0x0c, 0, 0x1b, 0x7f, 0x80, 0x8f, 0x90,
     0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3, 0xdf, 0xe0, 0xe2, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xf7,
@@ -75,13 +75,13 @@ const BYTES: &[u8] = &[
 /// Sizes at whose multiples programs cut files.
 const CUTS: &[u64] = &[4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
 
-/// A size: mostly small, sometimes beyond what is read at once.
+/// Returns a size: mostly small, sometimes larger than one read.
 fn size(rng: &Rng) -> usize {
     let most: u64 = rng.pick(&[8, 64, 300, 300, 5000, 5000, 40_000, 300_000]);
     rng.below(most + 1) as usize
 }
 
-/// Something to put into a file.
+/// Returns random content for a file.
 pub(crate) fn any(rng: &Rng) -> Vec<u8> {
     let n = size(rng);
     match rng.below(12) {
@@ -101,7 +101,7 @@ pub(crate) fn any(rng: &Rng) -> Vec<u8> {
     }
 }
 
-/// ASCII words in lines; often no final newline.
+/// Returns lines of ASCII words, often without a final newline.
 pub(crate) fn text(rng: &Rng, n: usize, end: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < n {
@@ -120,7 +120,7 @@ pub(crate) fn text(rng: &Rng, n: usize, end: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Odd characters in any order.
+/// Returns odd characters in any order.
 pub(crate) fn chars(rng: &Rng, n: usize) -> Vec<u8> {
     let some: Vec<char> = (0..2 + rng.below(12)).map(|_| rng.pick(CHARS)).collect();
     let from = if rng.one_in(2) { CHARS } else { &some };
@@ -135,7 +135,7 @@ pub(crate) fn chars(rng: &Rng, n: usize) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Text as people write it, in several scripts.
+/// Returns natural text in several scripts.
 pub(crate) fn sentences(rng: &Rng, n: usize) -> Vec<u8> {
     let words = [
         "the",
@@ -161,7 +161,7 @@ pub(crate) fn sentences(rng: &Rng, n: usize) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Long runs of one byte: huge lines, many empty lines, NULs.
+/// Returns long runs of one byte: huge lines, many empty lines, NULs.
 fn runs(rng: &Rng, n: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < n {
@@ -172,7 +172,7 @@ fn runs(rng: &Rng, n: usize) -> Vec<u8> {
     out
 }
 
-/// `bytes` with some changed, taken out or put in.
+/// Returns `bytes` with some of them changed, removed or inserted.
 pub(crate) fn damaged(rng: &Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..1 + rng.below(20) {
         if bytes.is_empty() {
@@ -191,7 +191,7 @@ pub(crate) fn damaged(rng: &Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Something odd that lies across a place where files are cut.
+/// Returns odd content across a place where files are cut.
 fn across_a_cut(rng: &Rng) -> Vec<u8> {
     let cut = rng.pick(CUTS) as usize * (1 + rng.below(2) as usize);
     let middle = match rng.below(3) {
@@ -208,13 +208,13 @@ fn across_a_cut(rng: &Rng) -> Vec<u8> {
     out
 }
 
-/// Writes `bytes` to `path`; now and then with holes around them.
+/// Writes `bytes` to `path`, occasionally with holes around them.
 pub(crate) fn write(path: &Path, bytes: &[u8], rng: &Rng) {
     let holes = rng.one_in(12);
     write_with(path, bytes, holes, rng);
 }
 
-/// Writes `bytes` to `path`, with holes around them if asked.
+/// Writes `bytes` to `path`, with holes around them if requested.
 pub(crate) fn write_with(path: &Path, bytes: &[u8], holes: bool, rng: &Rng) {
     let mut file = File::create(path).expect("a file");
     if holes {

@@ -1,5 +1,5 @@
-//! Runs a tool of ours and the GNU program it stands beside on the same input, and holds the one
-//! against the other. Used by the tests of `wc`, `grep` and `find`: `mod support` by `#[path]`.
+//! Runs a tool and its GNU counterpart on the same input, and compares the results. Used by the tests of `wc`, `grep`
+//! and `find`: `mod support` by `#[path]`.
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
@@ -17,12 +17,12 @@ use rustix::fs::{Advice, fadvise};
 
 use forebay_rng::Rng;
 
-/// Says loudly that a test did not run. The test runner does not capture this.
+/// Reports a skipped test. The test runner does not capture this output.
 pub(crate) fn skip(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
 }
 
-/// True if `program` is there and is GNU's; says loudly if not.
+/// Returns true if `program` is installed and is GNU's. Otherwise reports a skip.
 pub(crate) fn is_gnu(test: &str, program: &str) -> bool {
     let version = Command::new(program).arg("--version").output();
     let gnu = version.is_ok_and(|v| String::from_utf8_lossy(&v.stdout).contains("GNU"));
@@ -32,19 +32,19 @@ pub(crate) fn is_gnu(test: &str, program: &str) -> bool {
     gnu
 }
 
-/// A directory of its own for a test, on the disk where the build is, removed when dropped.
+/// Makes a directory for one test, on the disk of the build. The directory is removed when dropped.
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
 }
 
-/// Whom [`Case::by_nobody`] runs as.
+/// User of [`Case::by_nobody`].
 const NOBODY: u32 = 65534;
 
-/// What a case gives as standard input.
+/// Standard input of a case.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Nothing,
-    /// A file, opened anew for each program.
+    /// A file, opened separately for each program.
     File(PathBuf),
     /// A file, from this byte on.
     FileAt(PathBuf, u64),
@@ -52,27 +52,27 @@ pub(crate) enum Input {
     Pipe(Vec<u8>),
 }
 
-/// One call, made of both programs.
+/// One command line, run with both programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// GNU's program, and our tool.
+    /// Name of GNU's program, and of our tool.
     pub(crate) tool: &'static str,
     /// Arguments for both.
     pub(crate) args: Vec<OsString>,
-    /// Arguments for ours only, before the others.
+    /// Arguments for our tool only, before the others.
     pub(crate) ours: Vec<OsString>,
-    /// Environment; `LC_ALL` and the like are otherwise unset.
+    /// Environment; `LC_ALL` and similar variables are otherwise unset.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) input: Input,
-    /// Where they run.
+    /// Working directory.
     pub(crate) dir: PathBuf,
-    /// Where output goes instead of into the [`Outcome`].
+    /// Output file that replaces the output in the [`Outcome`].
     pub(crate) output: Option<PathBuf>,
-    /// Run as nobody. Only root can.
+    /// True to run as the user nobody, which requires root.
     pub(crate) as_nobody: bool,
 }
 
-/// What a program did.
+/// Outcome of a program.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -179,7 +179,7 @@ impl Case {
             _ => Vec::new(),
         };
         let feeder = std::thread::spawn(move || {
-            // A program that stops early closes the pipe; what it says is looked at below.
+            // A program that stops early closes the pipe. Its output is checked below.
             pipe.map(|mut pipe| pipe.write_all(&bytes));
         });
         let output = child.wait_with_output().expect("a program to end");
@@ -192,13 +192,12 @@ impl Case {
         }
     }
 
-    /// Runs both; what differs, if anything does. Messages of ours say `sleds TOOL` where those of
-    /// the other say `TOOL`.
+    /// Runs both programs, and returns the difference. `sleds TOOL` in our messages corresponds to `TOOL` in GNU's.
     pub(crate) fn difference(&self) -> Option<String> {
         self.difference_from(&self.run_gnu())
     }
 
-    /// Runs ours; what differs from what GNU's program did.
+    /// Runs our tool, and returns the difference from GNU's outcome.
     pub(crate) fn difference_from(&self, gnu: &Outcome) -> Option<String> {
         let mut ours = self.run_ours();
         let name = format!("sleds {}", self.tool);
@@ -206,7 +205,7 @@ impl Case {
         self.between(gnu, &ours)
     }
 
-    /// What differs between two outcomes of this case.
+    /// Returns the difference between two outcomes of this case.
     pub(crate) fn between(&self, gnu: &Outcome, ours: &Outcome) -> Option<String> {
         if gnu == ours {
             return None;
@@ -232,7 +231,7 @@ impl Case {
         ))
     }
 
-    /// Panics with `seed` if both programs do not do the same.
+    /// Panics with `seed` if the outcomes of both programs differ.
     pub(crate) fn check(&self, seed: u64) {
         if let Some(what) = self.difference() {
             panic!("seed {seed}: {what}");
@@ -258,7 +257,7 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first line that differs.
+/// Returns the first different line.
 fn first_difference(gnu: &[u8], ours: &[u8]) -> String {
     if gnu == ours {
         return "the same".into();
@@ -280,9 +279,9 @@ fn first_difference(gnu: &[u8], ours: &[u8]) -> String {
     unreachable!()
 }
 
-/// Where tests get their random choices from: `FOREBAY_SEED`, the clock if that is `fresh`, or always
-/// the same. A fresh seed finds differences that have nothing to do with the change at hand. Each test
-/// says its seed when it fails.
+/// Returns the seed of the random choices: from `FOREBAY_SEED`, from the clock if the variable is `fresh`, or a
+/// constant. A fresh seed finds differences that are unrelated to the change under test. A failing test prints its
+/// seed.
 pub(crate) fn seed() -> u64 {
     match std::env::var("FOREBAY_SEED").as_deref() {
         Ok("fresh") => {
@@ -296,13 +295,13 @@ pub(crate) fn seed() -> u64 {
     }
 }
 
-/// How many cases a random comparison tries: `FOREBAY_CASES`, or what is `usual`.
+/// Returns the number of cases of a random comparison: `FOREBAY_CASES`, or `usual`.
 pub(crate) fn cases(usual: u64) -> u64 {
     let asked = std::env::var("FOREBAY_CASES").ok();
     asked.and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// Makes a locale in `dir`, which `LOCPATH` is to name; `None` if what is needed is not installed.
+/// Makes a locale in `dir`, for use with `LOCPATH`. `None` if a requirement is not installed.
 pub(crate) fn make_locale(dir: &Path, source: &str, charset: &str) -> Option<String> {
     let name = format!("{source}.{charset}");
     let made = Command::new("localedef")
@@ -310,20 +309,20 @@ pub(crate) fn make_locale(dir: &Path, source: &str, charset: &str) -> Option<Str
         .arg(dir.join(&name))
         .output()
         .ok()?;
-    // It warns about some sources, and says so by its exit code.
+    // `localedef` warns about some sources, and its exit code then is not 0.
     let there = dir.join(&name).join("LC_CTYPE").exists();
     (made.status.code().is_some() && there).then_some(name)
 }
 
-/// Writes what is dirty on the filesystem of `dir`, so that it can leave the page cache.
+/// Writes dirty pages of the filesystem of `dir`, so that they can be evicted from the page cache.
 pub(crate) fn settle(dir: &Path) {
     let dir = File::open(dir).expect("the directory");
     rustix::fs::syncfs(&dir).expect("syncfs");
 }
 
-/// Leaves of `path` only `ranges` (first byte, a multiple of 4096, and length) in the page cache. To
-/// evict ranges is not enough: the kernel keeps pages in larger units, and evicts only whole ones. Call
-/// [`settle`] before.
+/// Leaves only `ranges` (first byte, a multiple of 4096, and length) of `path` in the page cache. Evicting ranges is
+/// not sufficient: the kernel keeps pages in larger units, and evicts only whole units. Requires a previous call of
+/// [`settle`].
 pub(crate) fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
     let file = File::open(path).expect("the file");
     fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
@@ -335,8 +334,8 @@ pub(crate) fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
     }
 }
 
-/// Puts `path` into a random state: cached as it is, not at all, or in some places. Call [`settle`]
-/// before.
+/// Puts `path` into a random cache state: unchanged, not cached, or cached in some places. Requires a previous call of
+/// [`settle`].
 pub(crate) fn cool(path: &Path, rng: &Rng) {
     let Ok(file) = File::open(path) else { return };
     let pages = file.metadata().map_or(0, |meta| meta.len()) / 4096 + 1;
