@@ -1,4 +1,4 @@
-//! The words of an expression that do something.
+//! Parses the actions of an expression.
 
 use super::command::{Runner, unsafe_path};
 use super::expr::{Action, Node};
@@ -8,7 +8,7 @@ use super::{printf, report};
 use sleds_common::text;
 
 impl Parser {
-    /// What does something.
+    /// Parses an action.
     pub(super) fn action(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
         Ok(Some(Node::Do(match name {
             b"-print" => Action::Print { to: 0, end: b'\n' },
@@ -66,7 +66,7 @@ impl Parser {
         opened.map_err(|errno| report::about(path, errno))
     }
 
-    /// The words of a command up to `;`, or up to `{} +`.
+    /// Parses the words of a command up to `;`, or up to `{} +`.
     fn command(&mut self, name: &[u8], in_dir: bool, ask: bool) -> Result<Action, Wrong> {
         if in_dir && let Some(why) = unsafe_path(&lossy(name)) {
             return Err(why);

@@ -1,4 +1,4 @@
-//! Commands that are run: `-exec`, `-execdir`, `-ok`, `-okdir`.
+//! Commands that find runs: `-exec`, `-execdir`, `-ok`, `-okdir`.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, Write as _};
@@ -13,23 +13,23 @@ use super::entry::{Entry, base_name, trim_slashes};
 use super::report;
 use sleds_common::text;
 
-/// Bytes of arguments, with their final zeroes, that one run of a command gets.
+/// Maximum length of the arguments of one run, with their terminating zeroes, in bytes.
 const BYTES_MAX: usize = 128 << 10;
 
 /// A command of the expression.
 pub(super) struct Runner {
-    /// Its words; those with `{}` hold the file's name there.
+    /// Words of the command. The file's name replaces each `{}`.
     words: Vec<Vec<u8>>,
     /// Run in the file's directory.
     in_dir: bool,
     /// Ask first.
     ask: bool,
-    /// Run with many files at once, named after the words.
+    /// Run with many files at once, whose names follow the words.
     many: bool,
-    /// Files that wait to be named.
+    /// Files for the next run.
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
-    /// The directory of those that wait.
+    /// Directory of the files in `waiting`.
     dir: Option<OwnedFd>,
 }
 
@@ -46,7 +46,7 @@ impl Runner {
         }
     }
 
-    /// Runs the command for a file, or keeps the file for later. Returns what the action is worth.
+    /// Runs the command for a file, or keeps the file for later. Returns the value of the action.
     pub(super) fn run(&mut self, entry: &Entry<'_>, flush: &mut dyn FnMut()) -> bool {
         let name = match self.in_dir {
             true => local_name(entry.path),
@@ -74,12 +74,12 @@ impl Runner {
         true
     }
 
-    /// Whether files of one directory wait.
+    /// Returns true if files of one directory are kept for a run.
     pub(super) fn waits_in_dir(&self) -> bool {
         self.in_dir && !self.waiting.is_empty()
     }
 
-    /// Runs the command for the files that wait.
+    /// Runs the command for the kept files.
     pub(super) fn run_waiting(&mut self, flush: &mut dyn FnMut()) {
         if self.waiting.is_empty() {
             return;
@@ -110,7 +110,7 @@ impl Runner {
         }
     }
 
-    /// Runs a command and waits for it. Returns whether it succeeded.
+    /// Runs a command and waits for it. Returns true if it succeeded.
     fn launch(&self, words: &[Vec<u8>], dir: Option<&OwnedFd>) -> bool {
         let mut command = Command::new(OsStr::from_bytes(&words[0]));
         command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
@@ -135,7 +135,7 @@ impl Runner {
     }
 }
 
-/// `word` with `name` for every `{}`.
+/// Replaces every `{}` in `word` with `name`.
 fn put(word: &[u8], name: &[u8]) -> Vec<u8> {
     let mut put = Vec::with_capacity(word.len() + name.len());
     let mut rest = word;
@@ -148,7 +148,7 @@ fn put(word: &[u8], name: &[u8]) -> Vec<u8> {
     put
 }
 
-/// What a file is called in its own directory.
+/// Returns the name of a file in its own directory.
 fn local_name(path: &[u8]) -> Vec<u8> {
     let base = base_name(path);
     if base == b"/" {
@@ -157,7 +157,7 @@ fn local_name(path: &[u8]) -> Vec<u8> {
     [b"./", base].concat()
 }
 
-/// The path of the directory that a file is in.
+/// Returns the path of the directory that contains a file.
 fn parent_path(entry: &Entry<'_>) -> Vec<u8> {
     let trimmed = trim_slashes(entry.path);
     match trimmed.iter().rposition(|b| *b == b'/') {
@@ -175,7 +175,7 @@ fn open_parent(entry: &Entry<'_>) -> Result<OwnedFd, rustix::io::Errno> {
     rustix::fs::openat(CWD, parent_path(entry), flags, Mode::empty())
 }
 
-/// Asks whether to run a command for a file.
+/// Asks the user for permission to run a command for a file.
 fn confirm(command: &[u8], path: &[u8]) -> bool {
     let _ = std::io::stderr().write_all(&text!("< ", command, " ... ", path, " > ? "));
     let mut answer = Vec::new();
@@ -183,8 +183,8 @@ fn confirm(command: &[u8], path: &[u8]) -> bool {
     read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
 }
 
-/// Why commands must not be run in directories that others may have filled: a part of `PATH` that
-/// is looked up there.
+/// Returns the reason why commands must not run in directories that other users may have filled: a relative part of
+/// `PATH`, which would be looked up there.
 pub(super) fn unsafe_path(action: &str) -> Option<Vec<u8>> {
     let path = std::env::var_os("PATH")?;
     let mut parts = path.as_bytes().split(|b| *b == b':');

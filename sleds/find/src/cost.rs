@@ -1,5 +1,5 @@
-//! `-latency` and `-level`: what it would take to read a file, and from where (the paper's section
-//! 4.3 on `find`).
+//! `-latency` and `-level`: the time to read a file, and the level that it comes from (the paper's section 4.3 on
+//! `find`).
 
 use std::fs::File;
 
@@ -11,30 +11,29 @@ use super::expr::Compare;
 use super::report;
 use sleds_common::quantity;
 
-/// Estimates for the files of a walk, and what was passed over because of them.
+/// Estimates for the files of a walk, and the files skipped because of them.
 #[derive(Default)]
 pub(super) struct Costs {
-    /// Made when first needed, as it reads the table of devices.
+    /// Made on first use, since it reads the table of devices.
     estimator: Option<Estimator>,
-    /// The last file asked about, by path.
+    /// The last examined file, by path.
     last: Option<(Vec<u8>, Option<Estimate>)>,
     skipped: Skipped,
     unknown: u64,
 }
 
-/// Files that `-latency` or `-level` turned down.
+/// Files that `-latency` or `-level` rejected.
 #[derive(Default)]
 struct Skipped {
     files: u64,
     bytes: u64,
     seconds: f64,
-    /// Bytes of which no time is known.
+    /// Bytes with an unknown time.
     unknown_bytes: u64,
     last: Option<Vec<u8>>,
 }
 
-/// Whether a time in seconds is less than, more than, or (rounded to the unit) equal to a number
-/// of units.
+/// Returns true if a time in seconds is less than, more than, or (rounded to the unit) equal to a number of units.
 pub(super) fn compares(seconds: f64, compare: Compare, value: f64, unit_s: f64) -> bool {
     let units = seconds / unit_s;
     match compare {
@@ -44,7 +43,7 @@ pub(super) fn compares(seconds: f64, compare: Compare, value: f64, unit_s: f64) 
 }
 
 impl Costs {
-    /// What reading the file takes; `None` if it is nothing that is read, or cannot be examined.
+    /// Returns the estimate for the file; `None` if the file is not readable data, or cannot be examined.
     fn estimate(&mut self, entry: &Entry<'_>) -> Option<&Estimate> {
         let is_known = |last: &(Vec<u8>, Option<Estimate>)| last.0 == entry.path;
         if !self.last.as_ref().is_some_and(is_known) {
@@ -90,16 +89,16 @@ impl Costs {
         }
     }
 
-    /// Whether `ask` says yes to the time in seconds that reading the file takes; no if that is
-    /// not known.
+    /// Returns true if `ask` accepts the time in seconds that reading the file takes. Returns false if the time is not
+    /// known.
     pub(super) fn latency(&mut self, entry: &Entry<'_>, ask: impl Fn(f64) -> bool) -> bool {
         let estimate = self.estimate(entry);
         let known = estimate.and_then(|estimate| estimate.delivery.known());
         known.is_some_and(|seconds| ask(seconds.median))
     }
 
-    /// Whether the slowest level that the file needs has this name; that of a zone is behind a
-    /// colon, and may be left out.
+    /// Returns true if the slowest level that the file needs has this name. The name of a zone follows a colon, and may
+    /// be omitted.
     pub(super) fn level(&mut self, entry: &Entry<'_>, name: &str) -> bool {
         self.estimate(entry).is_some_and(|estimate| {
             let level = estimate.level.name();
@@ -110,7 +109,7 @@ impl Costs {
         })
     }
 
-    /// The file was turned down.
+    /// Counts a rejected file.
     pub(super) fn skip(&mut self, entry: &Entry<'_>) {
         if self.skipped.last.as_deref() == Some(entry.path) {
             return;
@@ -125,7 +124,7 @@ impl Costs {
         self.skipped.unknown_bytes += estimate.delivery.unknown_bytes;
     }
 
-    /// What there is to say at the end.
+    /// Prints warnings and, if requested, the report.
     pub(super) fn finish(&self, report: bool) {
         if self.unknown > 0 {
             let files = match self.unknown {
@@ -144,7 +143,7 @@ impl Costs {
     }
 }
 
-/// An estimator by this machine's table; says what is wrong with that.
+/// Makes an estimator with this machine's table. Reports a fault of the table.
 fn estimator() -> Estimator {
     let estimator = Estimator::new();
     if let Some(problem) = estimator.describer().problem() {

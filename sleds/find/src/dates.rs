@@ -1,4 +1,4 @@
-//! Dates as people write them, for `-newerXt`: what GNU's programs take, as a library reads it.
+//! Parses dates in natural notation for `-newerXt`, as GNU's programs do, with a library.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -6,11 +6,11 @@ use parse_datetime::parse_datetime_at_date;
 
 use super::entry::Moment;
 
-/// The moment that `text` names.
+/// Parses the moment that `text` names.
 pub(super) fn parse(text: &str, now: Moment) -> Option<Moment> {
     let now = Timestamp::new(now.seconds, i32::try_from(now.nanos).ok()?).ok()?;
     let now = now.to_zoned(TimeZone::system());
-    // No word at all is the beginning of today.
+    // An empty text means the beginning of today.
     let text = if text.trim().is_empty() { "0:00" } else { text };
     let date = parse_datetime_at_date(now, text).ok()?;
     Some(Moment {

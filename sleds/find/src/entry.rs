@@ -1,4 +1,4 @@
-//! A file that the walk has come to.
+//! A file that the walk has reached.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
@@ -14,7 +14,7 @@ pub(super) struct Moment {
     pub(super) nanos: i64,
 }
 
-/// Which of a file's times.
+/// Selection of one of a file's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Clock {
     Access,
@@ -23,29 +23,29 @@ pub(super) enum Clock {
     Modification,
 }
 
-/// A file that the walk has come to. What its status says is asked for when first needed, because
-/// most expressions look at the name alone.
+/// A file that the walk has reached. Its status is queried on first use, because most expressions look only at the
+/// name.
 pub(super) struct Entry<'a> {
-    /// The name to print.
+    /// Name to print.
     pub(super) path: &'a [u8],
-    /// The directory in which `name` is looked up.
+    /// Directory in which `name` is looked up.
     pub(super) dir: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
-    /// 0 for a starting point.
+    /// Depth below the starting point; 0 for a starting point.
     pub(super) depth: usize,
     /// Length of the starting point, which `path` begins with.
     pub(super) start_len: usize,
-    /// Whether a symbolic link stands for what it points to.
+    /// True if a symbolic link stands for its target.
     pub(super) follow: bool,
-    /// What the directory said, if it did.
+    /// Type that the directory reported, if any.
     pub(super) kind: Cell<Option<FileType>>,
     pub(super) stat: OnceCell<Result<Stat, Errno>>,
-    /// Whether the user was told that the status cannot be had.
+    /// True if the error of the status query was reported.
     pub(super) complained: Cell<bool>,
 }
 
 impl<'a> Entry<'a> {
-    /// Its status; of a link that is followed and leads nowhere, that of the link.
+    /// Returns the status. For a followed link without a target, returns the status of the link.
     pub(super) fn stat(&self) -> Result<&Stat, Errno> {
         self.stat
             .get_or_init(|| {
@@ -57,7 +57,7 @@ impl<'a> Entry<'a> {
             .map_err(|errno| *errno)
     }
 
-    /// What kind of file it is.
+    /// Returns the type of the file.
     pub(super) fn kind(&self) -> Result<FileType, Errno> {
         match self.kind.get() {
             Some(kind) => Ok(kind),
@@ -67,7 +67,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// One of its times; `None` if the filesystem does not keep it.
+    /// Returns one of the file's times; `None` if the filesystem does not keep it.
     pub(super) fn time(&self, clock: Clock) -> Result<Option<Moment>, Errno> {
         if clock == Clock::Birth {
             return self.birth();
@@ -84,7 +84,7 @@ impl<'a> Entry<'a> {
         birth_at(self.dir, self.name, flags)
     }
 
-    /// Where a symbolic link points; `None` if it is none.
+    /// Returns the target of a symbolic link; `None` for other files.
     pub(super) fn link(&self) -> Result<Option<Vec<u8>>, Errno> {
         if self.kind()? != FileType::Symlink {
             return Ok(None);
@@ -94,7 +94,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A time that a status has, which is every one but that of birth.
+/// Returns a time from a status. A status has no time of birth.
 pub(super) fn time_of(stat: &Stat, clock: Clock) -> Moment {
     let (seconds, nanos) = match clock {
         Clock::Access => (stat.st_atime, stat.st_atime_nsec),
@@ -107,7 +107,7 @@ pub(super) fn time_of(stat: &Stat, clock: Clock) -> Moment {
     }
 }
 
-/// When the file was made, if its filesystem knows.
+/// Returns the time of birth of a file, if its filesystem keeps it.
 pub(super) fn birth_at(
     dir: BorrowedFd<'_>,
     name: &CStr,
@@ -121,7 +121,7 @@ pub(super) fn birth_at(
     }))
 }
 
-/// The status of a file; of a link that is followed and leads nowhere, that of the link.
+/// Returns the status of a file. For a followed link without a target, returns the status of the link.
 pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> Result<Stat, Errno> {
     if follow {
         match rustix::fs::statat(dir, name, AtFlags::empty()) {
@@ -132,7 +132,7 @@ pub(super) fn stat_at(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> Result<
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// The letter of a kind of file, as `-type` and `%y` have it.
+/// Returns the letter of a file type, as in `-type` and `%y`.
 pub(super) fn kind_letter(kind: FileType) -> u8 {
     match kind {
         FileType::RegularFile => b'f',
@@ -146,13 +146,13 @@ pub(super) fn kind_letter(kind: FileType) -> u8 {
     }
 }
 
-/// `path` without the slashes at its end; one that has nothing else keeps the first.
+/// Removes the trailing slashes of `path`. A path of slashes only keeps the first.
 pub(super) fn trim_slashes(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |n| n + 1);
     &path[..end.min(path.len())]
 }
 
-/// The last part of `path`; of slashes at the end, one is kept.
+/// Returns the last component of `path`, with at most one trailing slash.
 pub(super) fn base_name(path: &[u8]) -> &[u8] {
     let trimmed = trim_slashes(path);
     if trimmed == b"/" {
@@ -165,8 +165,9 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
     &path[start..path.len().min(trimmed.len() + 1)]
 }
 
-/// What stands before the last part of `path`, without the slash between; `.` if there is nothing.
-/// As in GNU find, the last part is what follows the last slash if all before it is one character.
+/// Returns the part before the last component of `path`, without the slash between them; `.` if that part is empty. As
+/// in GNU find, if the path without trailing slashes is one character, the last component is the text after the last
+/// slash.
 pub(super) fn dir_name(path: &[u8]) -> &[u8] {
     let path = match trim_slashes(path) {
         [] | [_] => path,

@@ -1,4 +1,4 @@
-//! Asking an expression about a file.
+//! Evaluates an expression for a file.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -17,7 +17,7 @@ use super::walk::{Flow, READ_FOLDER, Visitor, WalkOptions};
 use super::{report, sys};
 use sleds_common::{glob, text};
 
-/// Everything that tests and actions use.
+/// State shared by all tests and actions.
 pub(super) struct State {
     pub(super) outputs: Outputs,
     pub(super) runners: Vec<Runner>,
@@ -30,7 +30,7 @@ pub(super) struct State {
     depth_first: bool,
     widths: Widths,
     flow: Flow,
-    /// Where the walk is; commands for the files of one directory run when that changes.
+    /// Depth of the walk. Commands for the files of one directory run when the depth changes.
     depth: usize,
 }
 
@@ -102,10 +102,10 @@ impl State {
         }
     }
 
-    /// Runs the commands that wait for more files, and writes out what is kept.
+    /// Runs the commands with kept files, and writes out the buffers.
     pub(super) fn finish(&mut self, report: bool) {
         let outputs = &mut self.outputs;
-        // Those that run in directories come last.
+        // Commands that run in directories come last.
         self.runners.sort_by_key(Runner::waits_in_dir);
         for runner in &mut self.runners {
             runner.run_waiting(&mut || outputs.flush_all());
@@ -114,8 +114,8 @@ impl State {
         self.costs.finish(report);
     }
 
-    /// What the expression is worth. `wanted` says which value lets the file through, as far as
-    /// one can tell: it turns with every `!`.
+    /// Returns the value of the expression. `wanted` is the value that lets the file through, as far as it is known;
+    /// every `!` inverts it.
     fn value(&mut self, node: &Node, entry: &Entry<'_>, wanted: bool) -> bool {
         match node {
             Node::Test(test) => {
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Says once that a file cannot be examined.
+    /// Reports once that a file cannot be examined.
     pub(super) fn complain(&self, entry: &Entry<'_>, errno: Errno) {
         let vanished = errno == Errno::NOENT && self.ignore_race;
         if !vanished && !entry.complained.replace(true) {
@@ -155,22 +155,22 @@ impl State {
         }
     }
 
-    /// A file's status; complains if there is none.
+    /// Returns a file's status. Reports an error.
     pub(super) fn stat<'e>(&self, entry: &'e Entry<'_>) -> Option<&'e Stat> {
         self.known(entry, entry.stat())
     }
 
-    /// What was asked about a file; complains of an error.
+    /// Returns the result of a query about a file. Reports an error.
     fn known<T>(&self, entry: &Entry<'_>, found: Result<T, Errno>) -> Option<T> {
         found.inspect_err(|errno| self.complain(entry, *errno)).ok()
     }
 
-    /// Where a link points; complains if that cannot be read.
+    /// Returns the target of a link. Reports an error.
     fn link(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {
         self.known(entry, entry.link()).flatten()
     }
 
-    /// One of a file's times, if it has it; complains if there is no status.
+    /// Returns one of a file's times, if the file has it. Reports an error.
     pub(super) fn moment(&self, entry: &Entry<'_>, clock: Clock) -> Option<Moment> {
         self.known(entry, entry.time(clock)).flatten()
     }
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// Tests of the status alone.
+    /// Evaluates a test of the status alone.
     fn status(&mut self, test: &Test, stat: &Stat) -> bool {
         match test {
             Test::Size { number, unit } => number.holds((stat.st_size as u64).div_ceil(*unit)),
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// `-xtype`: the kind of what a link points to; where links are followed, that of the link.
+    /// Evaluates `-xtype`: the type of a link's target, or of the link itself if links are followed.
     fn other_kind(&mut self, entry: &Entry<'_>, letters: &[u8]) -> bool {
         let found = match entry.follow {
             true => rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW),
@@ -325,7 +325,7 @@ impl State {
                 true
             }
             Action::List { to } => self.list(*to, entry),
-            // GNU find prunes nothing whose status it cannot get.
+            // GNU find does not prune a folder whose status is not available.
             Action::Prune if !self.depth_first && self.stat(entry).is_none() => false,
             Action::Prune => {
                 if self.flow == Flow::Continue {
@@ -403,7 +403,7 @@ fn has_no_entries(entry: &Entry<'_>) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Whether `text` matches a pattern, which wants it with a final zero.
+/// Returns true if `text` matches a pattern. The match needs a terminating zero after the text.
 fn matches(pattern: &CStr, text: &[u8], fold: bool) -> bool {
     let mut short = [0_u8; 512];
     if text.len() < short.len() {

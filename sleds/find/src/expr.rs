@@ -1,4 +1,4 @@
-//! Expressions: what is asked about a file, and what is done with it.
+//! Expressions: tests and actions for a file.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -9,7 +9,7 @@ use super::entry::{Clock, Moment};
 use super::printf::Format;
 use super::sys::Regex;
 
-/// How a number is compared: `-N`, `N` or `+N`.
+/// Comparison with a number: `-N`, `N` or `+N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Compare {
     Less,
@@ -18,7 +18,7 @@ pub(super) enum Compare {
 }
 
 impl Compare {
-    /// Whether `value` is less than, equal to, or more than `than`.
+    /// Returns true if `value` is less than, equal to, or more than `than`.
     pub(super) fn holds<T: PartialOrd>(self, value: T, than: T) -> bool {
         match self {
             Compare::Less => value < than,
@@ -41,7 +41,7 @@ impl Number {
     }
 }
 
-/// How `-perm` compares.
+/// Comparison of `-perm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PermMatch {
     Exactly,
@@ -49,7 +49,7 @@ pub(super) enum PermMatch {
     Any,
 }
 
-/// A question about a file, without side effects.
+/// A test of a file, without side effects.
 pub(super) enum Test {
     True,
     False,
@@ -66,9 +66,9 @@ pub(super) enum Test {
         fold: bool,
     },
     Regex(RefCell<Regex>),
-    /// Letters of kinds.
+    /// Letters of file types.
     Kind(Vec<u8>),
-    /// The same of what a link points to, or of the link where it would be followed.
+    /// Letters of file types for the target of a link, or for the link itself if links are followed.
     OtherKind(Vec<u8>),
     Size {
         number: Number,
@@ -108,17 +108,17 @@ pub(super) enum Test {
     },
     FileSystem(Vec<u8>),
     May(Access),
-    /// How long it takes to read the file, in units of `unit_s` seconds.
+    /// Time to read the file, in units of `unit_s` seconds.
     Latency {
         compare: Compare,
         value: f64,
         unit_s: f64,
     },
-    /// Whether a part of the file lies on this level.
+    /// Name of the slowest level that the file needs.
     Level(String),
 }
 
-/// Something that is done.
+/// An action.
 pub(super) enum Action {
     Print {
         to: usize,
@@ -134,7 +134,7 @@ pub(super) enum Action {
     Prune,
     Quit,
     Delete,
-    /// Runs the command of this number.
+    /// Runs the command with this number.
     Run(usize),
 }
 
@@ -145,18 +145,18 @@ pub(super) enum Node {
     Not(Box<Node>),
     And(Vec<Node>),
     Or(Vec<Node>),
-    /// The value is that of the last one.
+    /// The value is the value of the last expression.
     List(Vec<Node>),
 }
 
 impl Test {
-    /// What it costs: nothing, if the name is enough; then the kind, which the directory mostly
-    /// tells; the status; more than one call; and looking into the file's residency.
+    /// Returns the cost class of a test: 0 for the name; then the type, which most directories report; the status;
+    /// several system calls; and a query of the file's residency.
     fn cost(&self) -> u8 {
         match self {
             Test::True | Test::False | Test::Name { .. } | Test::Path { .. } => 0,
             Test::Regex(_) | Test::Kind(_) => 1,
-            // As the above, unless the file is a link.
+            // Like the previous tests, except for links.
             Test::OtherKind(_) => 2,
             Test::Link { .. } | Test::May(_) => 4,
             Test::Empty | Test::NoUser | Test::NoGroup | Test::FileSystem(_) => 4,
@@ -167,7 +167,7 @@ impl Test {
 }
 
 impl Node {
-    /// Whether evaluating it changes nothing but time.
+    /// Returns true if the evaluation has no side effects.
     fn is_pure(&self) -> bool {
         match self {
             Node::Test(_) => true,
@@ -190,8 +190,8 @@ impl Node {
         }
     }
 
-    /// Lets cheap tests decide before dear ones, where the order cannot be seen: among neighbours
-    /// without side effects.
+    /// Moves cheap tests before expensive ones if the order has no visible effect: among adjacent nodes without side
+    /// effects.
     pub(super) fn put_cheap_first(&mut self) {
         match self {
             Node::Test(_) | Node::Do(_) => {}
@@ -206,7 +206,7 @@ impl Node {
         }
     }
 
-    /// Whether `ask` says yes to any action.
+    /// Returns true if `ask` accepts any action.
     pub(super) fn any_action(&self, ask: &dyn Fn(&Action) -> bool) -> bool {
         match self {
             Node::Test(_) => false,

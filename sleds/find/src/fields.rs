@@ -1,4 +1,4 @@
-//! `-printf`: what the directives write.
+//! `-printf`: output of the directives.
 
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
@@ -86,7 +86,7 @@ impl State {
         field.text(to, text.as_bytes());
     }
 
-    /// The kind of what a link points to, or why that is not known.
+    /// Returns the type letter of a link's target, or the letter of the error.
     fn target_letter(&mut self, entry: &Entry<'_>) -> u8 {
         match entry.kind() {
             Ok(FileType::Symlink) => {}
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// The security context that SELinux keeps.
+    /// Writes the security context of SELinux.
     fn context(&mut self, to: &mut Vec<u8>, field: Field, entry: &Entry<'_>) {
         let read = || -> Result<Vec<u8>, Errno> {
             use rustix::fs::{Mode, OFlags};
@@ -132,7 +132,7 @@ impl State {
     }
 }
 
-/// The part of a file's path that a directive stands for.
+/// Returns the part of a file's path for a directive.
 fn path_part<'e>(entry: &Entry<'e>, letter: u8) -> &'e [u8] {
     let (start, rest) = entry.path.split_at(entry.start_len);
     match letter {
@@ -144,7 +144,7 @@ fn path_part<'e>(entry: &Entry<'e>, letter: u8) -> &'e [u8] {
     }
 }
 
-/// How much of its length a file takes on disk; 1 is all of it.
+/// Returns the share of its length that a file occupies on disk; 1 means the full length.
 fn sparseness(stat: &Stat) -> f64 {
     let taken = 512.0 * stat.st_blocks as f64;
     match (stat.st_size, stat.st_blocks) {

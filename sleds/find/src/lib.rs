@@ -1,11 +1,10 @@
-//! `sleds find`: GNU find, and what its files would take to read.
+//! `sleds find`: GNU find, with the estimated time to read its files.
 //!
-//! The command line is read into an expression (`expr.rs`) and options of the walk (`walk.rs`). The
-//! walk calls the expression (`eval.rs`) for every file, in the order of GNU find. What the C
-//! library decides for that one (patterns, names of users, dates in the locale's words) it decides
-//! here too (`sys.rs`). Only `cost.rs` knows of SLEDs.
+//! The command line is parsed into an expression (`expr.rs`) and options of the walk (`walk.rs`). The walk evaluates
+//! the expression (`eval.rs`) for every file, in the order of GNU find. GNU find uses the C library for patterns, names
+//! of users and dates in the locale's words; `sleds find` does the same (`sys.rs`). Only `cost.rs` uses SLEDs.
 //!
-//! To read: `parse.rs`, `expr.rs`, `walk.rs`, `eval.rs`.
+//! Suggested order of reading: `parse.rs`, `expr.rs`, `walk.rs`, `eval.rs`.
 
 mod actions;
 mod command;
@@ -43,7 +42,7 @@ use sleds_common::locale::Locale;
 use sleds_common::{Tool, gnu, text};
 use walk::{WalkOptions, walk};
 
-/// The tool, for the program.
+/// The tool's entry for the program.
 pub const TOOL: Tool = Tool {
     name: "find",
     command,
@@ -94,7 +93,7 @@ fn command() -> Command {
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    // Both for characters and for what else depends on the locale.
+    // The first call sets the locale for characters, the second for sorting and dates.
     Locale::of_environment();
     sys::set_locale();
     let asks = |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
@@ -140,7 +139,7 @@ fn walk_all(paths: impl IntoIterator<Item = Vec<u8>>, options: &WalkOptions, fin
     }
 }
 
-/// Walks from the starting points that a file lists, with a zero byte after each.
+/// Walks from the starting points in a file, each terminated by a zero byte.
 fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Result<(), Vec<u8>> {
     let mut list = Vec::new();
     let shown: &[u8] = match from {

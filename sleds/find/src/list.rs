@@ -1,4 +1,4 @@
-//! `-ls`: a file as `ls -dils` shows it.
+//! `-ls`: prints a file like `ls -dils`.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use super::perm;
 use super::sys::LocalTime;
 use sleds_common::gnu::escape_letter;
 
-/// How wide columns have become: they grow with what they hold.
+/// Current column widths. They grow with their content.
 pub(super) struct Widths {
     inode: usize,
     blocks: usize,
@@ -36,7 +36,7 @@ pub(super) struct Line<'a> {
     pub(super) path: &'a [u8],
     pub(super) stat: &'a Stat,
     pub(super) link: Option<&'a [u8]>,
-    /// Names, where they are known.
+    /// Names, if known.
     pub(super) user: Option<&'a [u8]>,
     pub(super) group: Option<&'a [u8]>,
     /// Seconds since 1970.
@@ -54,7 +54,7 @@ fn name_column(to: &mut Vec<u8>, width: &mut usize, name: &[u8]) {
     to.resize(to.len() + *width - name.len() + 1, b' ');
 }
 
-/// Writes a number where a name is missing, and returns its width.
+/// Writes a number in place of a missing name, and returns its width.
 fn number_column(to: &mut Vec<u8>, id: u32) -> usize {
     let text = format!("{id:<8}");
     let _ = write!(to, "{text} ");
@@ -73,7 +73,7 @@ impl Line<'_> {
         column(to, &mut widths.links, &stat.st_nlink.to_string());
         match self.user {
             Some(name) => name_column(to, &mut widths.user, name),
-            // GNU find counts the space after a number to the width of names.
+            // GNU find adds the space after a number to the width of names.
             None => widths.user = widths.user.max(number_column(to, stat.st_uid) + 1),
         }
         match self.group {
@@ -100,7 +100,7 @@ impl Line<'_> {
         to.push(b'\n');
     }
 
-    /// The time of day for what is less than half a year old, else the year.
+    /// Returns the time of day for dates less than half a year old, otherwise the year.
     fn date(&self) -> Vec<u8> {
         let seconds = self.stat.st_mtime;
         let recent = self.now - 6 * 30 * 86_400 <= seconds && seconds - 3600 <= self.now;
@@ -112,11 +112,11 @@ impl Line<'_> {
     }
 }
 
-/// Writes a name so that it is one word of printable ASCII.
+/// Writes a name as one word of printable ASCII.
 fn escape(to: &mut Vec<u8>, name: &[u8]) {
     for byte in name {
         match *byte {
-            // These two are not among the letters here.
+            // These two characters are not among the letters here.
             7 | 11 => {
                 let _ = write!(to, "\\{byte:03o}");
             }

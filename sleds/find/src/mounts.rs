@@ -1,10 +1,10 @@
-//! Which type of filesystem a file lies on.
+//! Finds the filesystem type of a file.
 
 use std::collections::HashMap;
 
 use sleds::Mount;
 
-/// Types of filesystems by device number. What is mounted is asked once.
+/// Filesystem types by device number. The mount table is read once.
 #[derive(Default)]
 pub(super) struct Mounts {
     all: Option<Vec<Mount>>,
@@ -12,12 +12,12 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// The type of the filesystem with this device number; `unknown` if it is not mounted.
+    /// Returns the type of the filesystem with this device number; `unknown` if it is not mounted.
     pub(super) fn type_of(&mut self, device: u64) -> &[u8] {
         let all = self.all.get_or_insert_with(sleds::mounts);
         self.types.entry(device).or_insert_with(|| {
             let numbered = |mount: &&Mount| mount.number == device;
-            // Some filesystems give files another number than the mount has: ask the mount points.
+            // Some filesystems give files a device number that differs from the mount's: compare the mount points.
             let is_at = |mount: &&Mount| {
                 rustix::fs::stat(&mount.point).is_ok_and(|stat| stat.st_dev == device)
             };

@@ -1,9 +1,9 @@
-//! Arguments of tests that are numbers.
+//! Numeric arguments of tests.
 
 use super::entry::Moment;
 use super::expr::{Compare, Number};
 
-/// What stands before a number, and the rest.
+/// Splits the sign from a number.
 pub(super) fn compare(text: &str) -> (Compare, &str) {
     match text.as_bytes().first() {
         Some(b'+') => (Compare::More, &text[1..]),
@@ -12,7 +12,7 @@ pub(super) fn compare(text: &str) -> (Compare, &str) {
     }
 }
 
-/// `[+-]N`.
+/// Parses `[+-]N`.
 pub(super) fn number(text: &str) -> Option<Number> {
     let (compare, digits) = compare(text);
     Some(Number {
@@ -21,7 +21,7 @@ pub(super) fn number(text: &str) -> Option<Number> {
     })
 }
 
-/// Digits and nothing else.
+/// Parses a number that consists of digits only.
 pub(super) fn whole(text: &str) -> Option<u64> {
     match text.bytes().all(|b| b.is_ascii_digit()) {
         true => text.parse().ok(),
@@ -29,7 +29,7 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     }
 }
 
-/// `[+-]N` with a fraction.
+/// Parses `[+-]N` with a fraction.
 pub(super) fn fraction(text: &str) -> Option<(Compare, f64)> {
     let (compare, number) = compare(text);
     let value: f64 = match number.strip_prefix("0x") {
@@ -39,7 +39,7 @@ pub(super) fn fraction(text: &str) -> Option<(Compare, f64)> {
     value.is_finite().then_some((compare, value))
 }
 
-/// `[+-]N[bcwkMG]`: the number, and the bytes of its unit. The error is the text for the user.
+/// Parses `[+-]N[bcwkMG]`: returns the number, and the bytes of its unit. The error is the text for the user.
 pub(super) fn size(text: &str) -> Result<(Number, u64), String> {
     let Some(last) = text.chars().last() else {
         return Err("invalid null argument to -size".into());
@@ -64,8 +64,8 @@ pub(super) fn size(text: &str) -> Result<(Number, u64), String> {
     }
 }
 
-/// `[+-]N[m|u]`, or the paper's `[+-][mMuU]N`: a time in seconds, milli- or microseconds. Returns
-/// the number and the seconds of its unit.
+/// Parses `[+-]N[m|u]`, or the paper's `[+-][mMuU]N`: a time in seconds, milli- or microseconds. Returns the number and
+/// the seconds of its unit.
 pub(super) fn latency(text: &str) -> Option<(Compare, f64, f64)> {
     let (compare, rest) = compare(text);
     let is_unit = |c: char| matches!(c, 'm' | 'M' | 'u' | 'U' | 's');
@@ -86,7 +86,7 @@ pub(super) fn latency(text: &str) -> Option<(Compare, f64, f64)> {
     value.is_finite().then_some((compare, value, unit_s))
 }
 
-/// `origin` moved back by so many units of `unit` seconds.
+/// Returns the moment that lies `value` units of `unit` seconds before `origin`.
 pub(super) fn before(origin: Moment, value: f64, unit: f64) -> Moment {
     let span = value * unit;
     let seconds = span.trunc();

@@ -1,4 +1,4 @@
-//! Where actions write.
+//! Output files of the actions.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
@@ -8,26 +8,26 @@ use rustix::io::Errno;
 
 use super::report;
 
-/// One file that actions write to.
+/// An output file of the actions.
 struct Output {
-    /// As the user named it.
+    /// Name given by the user.
     name: Vec<u8>,
-    /// `None` for the standard output.
+    /// `None` for standard output.
     file: Option<File>,
     terminal: bool,
-    /// Nothing is kept: it is where messages go, too.
+    /// True for an unbuffered file, which also receives messages.
     direct: bool,
     buffer: Vec<u8>,
-    /// A write failed, and the user was told.
+    /// True if a write failed and the error was reported.
     broken: bool,
 }
 
-/// The files that actions write to; the first is the standard output.
+/// Output files of the actions; the first is standard output.
 pub(super) struct Outputs {
     all: Vec<Output>,
 }
 
-/// As much is kept before it is written.
+/// Buffer size at which the output is written.
 const FULL: usize = 64 << 10;
 
 impl Outputs {
@@ -43,7 +43,7 @@ impl Outputs {
         Outputs { all: vec![stdout] }
     }
 
-    /// The number of the file of this name, which is made or emptied when first named.
+    /// Returns the number of the file with this name. The first call creates or truncates the file.
     pub(super) fn open(&mut self, name: &[u8]) -> Result<usize, Errno> {
         if name == b"/dev/stdout" {
             return Ok(0);
@@ -70,12 +70,12 @@ impl Outputs {
         Ok(self.all.len() - 1)
     }
 
-    /// Where to put what the output gets next; call [`Outputs::wrote`] after it.
+    /// Returns the buffer of an output. After appending, call [`Outputs::wrote`].
     pub(super) fn buffer(&mut self, at: usize) -> &mut Vec<u8> {
         &mut self.all[at].buffer
     }
 
-    /// Something was put into the buffer.
+    /// Must be called after an append to the buffer.
     pub(super) fn wrote(&mut self, at: usize) {
         let out = &mut self.all[at];
         if out.terminal || out.direct || out.buffer.len() >= FULL {
@@ -83,22 +83,22 @@ impl Outputs {
         }
     }
 
-    /// Whether somebody looks at the output directly.
+    /// Returns true if the output is a terminal.
     pub(super) fn is_terminal(&self, at: usize) -> bool {
         self.all[at].terminal
     }
 
-    /// Writes out what is still kept of one.
+    /// Writes out the buffer of an output.
     pub(super) fn flush(&mut self, at: usize) {
         self.all[at].flush();
     }
 
-    /// Writes out what is still kept: before another program runs, and at the end.
+    /// Writes out all buffers: before another program runs, and at the end.
     pub(super) fn flush_all(&mut self) {
         self.all.iter_mut().for_each(Output::flush);
     }
 
-    /// Writes out everything, and says so if the standard output did not take it.
+    /// Writes out all buffers, and reports a failed write to standard output.
     pub(super) fn finish(&mut self) {
         self.flush_all();
         if self.all[0].broken {
@@ -129,7 +129,7 @@ impl Output {
     }
 }
 
-/// Puts a name with question marks for what a terminal must not get.
+/// Appends a name with question marks in place of characters that a terminal must not receive.
 pub(super) fn for_terminal(to: &mut Vec<u8>, name: &[u8]) {
     let locale = sleds_common::locale::Locale::of_environment();
     for part in name.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! The command line: options, starting points, and the expression's shape.
+//! Parses the command line: options, starting points, and the structure of the expression.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,10 +11,10 @@ use super::report;
 use super::walk::{Follow, WalkOptions};
 use sleds_common::text;
 
-/// What is wrong with the command line, for the user.
+/// Error in the command line, as text for the user.
 pub(super) type Wrong = Vec<u8>;
 
-/// The command line, understood.
+/// The parsed command line.
 pub(super) struct Parsed {
     pub(super) walk: WalkOptions,
     pub(super) paths: Vec<Vec<u8>>,
@@ -23,7 +23,7 @@ pub(super) struct Parsed {
     pub(super) expr: Node,
     pub(super) outputs: Outputs,
     pub(super) runners: Vec<Runner>,
-    /// Say at the end what was not worth its time.
+    /// Report the skipped files at the end.
     pub(super) report: bool,
     pub(super) now: Moment,
 }
@@ -39,7 +39,7 @@ pub(super) enum Token {
     Primary(Node),
 }
 
-/// What is known while reading the command line.
+/// State of the parser.
 pub(super) struct Parser {
     args: Vec<Vec<u8>>,
     at: usize,
@@ -49,16 +49,16 @@ pub(super) struct Parser {
     pub(super) paths_from: Option<Vec<u8>>,
     pub(super) report: bool,
     pub(super) now: Moment,
-    /// The moment that ages in days are counted from, a day too early.
+    /// Reference moment for ages in days, a day too early.
     pub(super) day_start: Moment,
     pub(super) whole_days: bool,
     pub(super) regex_syntax: u64,
     pub(super) warnings: bool,
-    /// `-delete` and `-prune` were seen, `-depth` was.
+    /// `-delete`, `-prune` and `-depth` were given.
     pub(super) deletes: bool,
     pub(super) prunes: bool,
     pub(super) depth_given: bool,
-    /// `-ok` or `-okdir` was seen.
+    /// `-ok` or `-okdir` was given.
     pub(super) asks: bool,
     /// The first test or action, for warnings.
     pub(super) first_test: Option<Vec<u8>>,
@@ -67,7 +67,7 @@ pub(super) struct Parser {
 /// Seconds of a day.
 pub(super) const DAY_S: i64 = 86_400;
 
-/// Reads the command line.
+/// Parses the command line.
 pub(super) fn parse(args: Vec<OsString>, now: Moment) -> Result<Parsed, Wrong> {
     use std::io::IsTerminal as _;
     let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
@@ -106,13 +106,13 @@ pub(super) fn parse(args: Vec<OsString>, now: Moment) -> Result<Parsed, Wrong> {
     parser.finish(paths, expr)
 }
 
-/// Whether a word begins the expression.
+/// Returns true if a word begins the expression.
 fn begins_expression(word: &[u8]) -> bool {
     matches!(word, [b'-', _, ..] | b"(" | b"!")
 }
 
 impl Parser {
-    /// The next word of the command line.
+    /// Returns the next word of the command line.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let word = self.args.get(self.at)?.clone();
         self.at += 1;
@@ -125,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// Options that stand before the starting points.
+    /// Parses options before the starting points.
     fn leading_options(&mut self) -> Result<(), Wrong> {
         while let Some(word) = self.args.get(self.at) {
             match word.as_slice() {
@@ -233,7 +233,7 @@ impl Parser {
         })
     }
 
-    /// What is wrong with words that are right by themselves.
+    /// Returns an error for words that are valid individually but contradict each other.
     fn contradiction(&self, paths: &[Vec<u8>]) -> Option<Wrong> {
         if self.deletes && self.prunes && !self.depth_given {
             let text = b"The -delete action automatically turns on -depth, but -prune does \
@@ -255,9 +255,9 @@ impl Parser {
     }
 }
 
-/// The expression with the action that it has if no other: to print.
+/// Adds the default action, printing, to an expression without an action.
 fn with_action(expr: Option<Node>) -> Node {
-    // `-quit` does not speak either: what it ends it ends before the print.
+    // `-quit` is not an action for this purpose: it ends the walk before the print.
     let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
     let print = Node::Do(Action::Print { to: 0, end: b'\n' });
     match expr {
@@ -285,12 +285,12 @@ fn check_level(level: &[u8]) -> Result<(), Wrong> {
     }
 }
 
-/// Bytes as the name of a file.
+/// Converts bytes to a file name.
 pub(super) fn os(bytes: &[u8]) -> &std::ffi::OsStr {
     std::os::unix::ffi::OsStrExt::from_bytes(bytes)
 }
 
-/// Makes a tree of the words. Precedence, from the weakest: comma, or, and, not.
+/// Builds a tree from the words. Precedence, from the weakest: comma, or, and, not.
 struct Tree {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
 }
@@ -342,7 +342,7 @@ impl Tree {
         Ok(single(nodes, Node::And))
     }
 
-    /// One primary, whatever stands before it; `after` is the operator that wants it.
+    /// Parses one primary with its negations; `after` is the operator before it.
     fn not(&mut self, after: &[u8]) -> Result<Node, Wrong> {
         match self.tokens.next() {
             None => Err(expected_after(after)),
@@ -356,7 +356,7 @@ impl Tree {
         }
     }
 
-    /// What follows an opening parenthesis.
+    /// Parses the expression after an opening parenthesis.
     fn inside(&mut self) -> Result<Node, Wrong> {
         match self.tokens.peek() {
             None => {
@@ -389,7 +389,7 @@ fn single(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
     }
 }
 
-/// A test as a node.
+/// Makes a node from a test.
 pub(super) fn test(test: Test) -> Node {
     Node::Test(test)
 }

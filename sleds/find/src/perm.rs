@@ -1,4 +1,4 @@
-//! Modes, as `chmod` and `-perm` take them.
+//! Modes in the notation of `chmod` and `-perm`.
 
 use rustix::fs::FileType;
 
@@ -7,8 +7,8 @@ use super::entry::kind_letter;
 /// The permission bits, with set-user-ID, set-group-ID and sticky.
 const ALL: u32 = 0o7777;
 
-/// What `text` makes of a file without permissions: for a file, and for a directory.
-/// `old` if a plus before digits is to be refused.
+/// Applies `text` to a file without permissions. Returns the mode for a file, and for a directory. With `old`, a plus
+/// before digits is an error.
 pub(super) fn parse(text: &str, old: bool) -> Option<(u32, u32)> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         if text.bytes().any(|b| !(b'0'..=b'7').contains(&b)) {
@@ -17,14 +17,14 @@ pub(super) fn parse(text: &str, old: bool) -> Option<(u32, u32)> {
         let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= ALL)?;
         return Some((mode, mode));
     }
-    // It once meant `/MODE`.
+    // This notation formerly meant `/MODE`.
     if text.starts_with('+') && text[1..].starts_with(|c: char| c.is_ascii_digit()) && old {
         return None;
     }
     Some((symbolic(text, false)?, symbolic(text, true)?))
 }
 
-/// The mode of a file that has none, after all of the changes.
+/// Applies all changes to mode 0.
 fn symbolic(text: &str, is_dir: bool) -> Option<u32> {
     let mut mode = 0;
     for clause in text.split(',') {
@@ -40,7 +40,7 @@ fn symbolic(text: &str, is_dir: bool) -> Option<u32> {
                 _ => return None,
             };
         }
-        // Whose bits are meant if none are named; the umask does not count here.
+        // Without named classes, all bits are affected. The umask is ignored here.
         let affected = if affected == 0 { ALL } else { affected };
         while let Some(op) = rest.chars().next() {
             rest = &rest[1..];
@@ -70,7 +70,7 @@ fn kept(what: &str, is_dir: bool) -> u32 {
     }
 }
 
-/// The bits that the letters or digits after an operator name, for everybody.
+/// Returns the bits that the letters or digits after an operator name, for all classes.
 fn what_bits(what: &str, mode: u32, is_dir: bool) -> Option<u32> {
     if what.starts_with(|c: char| ('0'..='7').contains(&c)) {
         return u32::from_str_radix(what, 8).ok().filter(|m| *m <= ALL);
@@ -101,7 +101,7 @@ fn what_bits(what: &str, mode: u32, is_dir: bool) -> Option<u32> {
     Some(bits)
 }
 
-/// `-rwxr-xr-x`, as `ls -l` shows a mode.
+/// Returns a mode in the notation of `ls -l`: `-rwxr-xr-x`.
 pub(super) fn letters(mode: u32) -> [u8; 10] {
     let kind = match kind_letter(FileType::from_raw_mode(mode)) {
         b'f' => b'-',

@@ -1,5 +1,4 @@
-//! The words of an expression and their arguments; for times and actions, see `times.rs` and
-//! `actions.rs`.
+//! Parses the words of an expression and their arguments. Times and actions are in `times.rs` and `actions.rs`.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -41,7 +40,7 @@ pub(super) fn lossy(arg: &[u8]) -> String {
 }
 
 impl Parser {
-    /// The argument of a word.
+    /// Returns the argument of a word.
     pub(super) fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
         self.next()
             .ok_or_else(|| text!("missing argument to `", name, "'"))
@@ -57,10 +56,10 @@ impl Parser {
         numbers::number(&lossy(&arg)).ok_or_else(|| invalid(name, &arg))
     }
 
-    /// A word that begins with a dash. `None` for options, which are always true and no part of
-    /// the expression's shape... except that they stand where a test may stand.
+    /// Parses a word that begins with a dash. An option becomes a test that is always true, since options may stand
+    /// where a test may stand. Returns `None` for an unknown word.
     pub(super) fn primary(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
-        // What GNU find also takes with two dashes.
+        // GNU find accepts these also with two dashes.
         let word = match name {
             b"--help" | b"--version" => &name[1..],
             _ => name,
@@ -86,7 +85,7 @@ impl Parser {
         Err(text!("unknown predicate `", name, "'"))
     }
 
-    /// Options: true, and of effect on the whole walk or on what follows.
+    /// Parses an option. Options are always true, and affect the whole walk or the following words.
     fn option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
         match name {
             b"-daystart" => self.start_of_day(),
@@ -145,7 +144,7 @@ impl Parser {
         }
     }
 
-    /// Ages in days are counted from the beginning of today.
+    /// Selects the beginning of today as the reference for ages in days.
     fn start_of_day(&mut self) {
         if self.whole_days {
             return;
@@ -175,7 +174,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Tests for which the name is enough.
+    /// Parses a test that needs only the name.
     fn name_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
         let fold = name.starts_with(b"-i");
         Ok(Some(test(match name {
@@ -231,7 +230,7 @@ impl Parser {
         self.warn(text!(name, what, slash, so, other, "?"));
     }
 
-    /// Letters of kinds, with commas between.
+    /// Parses letters of file types, separated by commas.
     fn kinds(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
         let arg = self.argument(name)?;
         let wrong = |text: &str| Err(text.replace("NAME", &lossy(name)).into_bytes());
@@ -275,7 +274,7 @@ impl Parser {
         }
     }
 
-    /// Tests of what the status says.
+    /// Parses a test of the status.
     fn status_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
         Ok(Some(test(match name {
             b"-size" => {
@@ -378,7 +377,7 @@ impl Parser {
         Ok(Test::Perm { file, dir, how })
     }
 
-    /// The status of a file named in the expression.
+    /// Returns the status of a file that the expression names.
     pub(super) fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
         let path = self.pattern(name)?;
         let follow = self.walk.follow != Follow::Never;

@@ -8,7 +8,7 @@ use super::report;
 use super::sys::LocalTime;
 use sleds_common::text;
 
-/// A format, taken apart.
+/// A parsed format.
 pub(super) struct Format {
     pub(super) pieces: Vec<Piece>,
 }
@@ -20,7 +20,7 @@ pub(super) enum Piece {
         field: Field,
         what: What,
     },
-    /// `\c`: nothing after it is written, and what was written goes out at once.
+    /// `\c`: ends the output for the file, and flushes it.
     Stop,
 }
 
@@ -36,21 +36,21 @@ pub(super) struct Field {
     precision: Option<usize>,
 }
 
-/// What a directive stands for.
+/// Meaning of a directive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    /// A time as `strftime` writes this letter.
+    /// A time in the `strftime` format of this letter.
     Time(Clock, u8),
     /// A time in full.
     LongTime(Clock),
-    /// The letter of any other directive.
+    /// Letter of another directive.
     Letter(u8),
 }
 
-/// Letters of directives that stand alone, but for those of times.
+/// Letters of single-letter directives, except those of times.
 const LETTERS: &[u8] = b"bdDfFgGhHiklmMnpPsSuUyYZ";
 
-/// What letters behind a backslash stand for.
+/// Characters for letters after a backslash.
 const ESCAPES: [(u8, u8); 8] = [
     (b'a', 7),
     (b'b', 8),
@@ -62,7 +62,7 @@ const ESCAPES: [(u8, u8); 8] = [
     (b'\\', b'\\'),
 ];
 
-/// Takes a format apart. Warns of what is not known and is printed as it stands.
+/// Parses a format. Warns about unknown directives, which are printed unchanged.
 pub(super) fn parse(text: &[u8]) -> Result<Format, Vec<u8>> {
     let mut parser = Parser {
         rest: text,
@@ -82,10 +82,10 @@ pub(super) fn parse(text: &[u8]) -> Result<Format, Vec<u8>> {
     })
 }
 
-/// A format that is being taken apart.
+/// State of the parser.
 struct Parser<'a> {
     rest: &'a [u8],
-    /// Text that is no piece yet.
+    /// Text that is not yet part of a piece.
     literal: Vec<u8>,
     pieces: Vec<Piece>,
 }
@@ -110,7 +110,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows a backslash.
+    /// Parses the text after a backslash.
     fn escape(&mut self) {
         if let Some(byte) = self.octal() {
             return self.literal.push(byte);
@@ -134,7 +134,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A byte that up to three octal digits name.
+    /// Parses up to three octal digits as a byte.
     fn octal(&mut self) -> Option<u8> {
         let digits = self.rest.iter().take(3);
         let count = digits.take_while(|b| (b'0'..=b'7').contains(b)).count();
@@ -144,7 +144,7 @@ impl Parser<'_> {
         (count > 0).then(|| digits.iter().fold(0, digit) as u8)
     }
 
-    /// What follows a percent sign.
+    /// Parses the text after a percent sign.
     fn directive(&mut self) -> Result<(), Vec<u8>> {
         let whole = self.rest;
         if let Some(rest) = whole.strip_prefix(b"%") {
@@ -179,7 +179,7 @@ impl Parser<'_> {
     }
 }
 
-/// The clock that the letter of a directive stands for.
+/// Returns the clock for the letter of a directive.
 fn clock_of(letter: u8) -> Clock {
     match letter.to_ascii_lowercase() {
         b'a' => Clock::Access,
@@ -189,7 +189,7 @@ fn clock_of(letter: u8) -> Clock {
     }
 }
 
-/// What to say of a directive that means nothing.
+/// Returns the warning about an unknown directive.
 fn unknown(letter: u8) -> Vec<u8> {
     match letter {
         b'A' | b'B' | b'C' | b'T' => {
@@ -201,7 +201,7 @@ fn unknown(letter: u8) -> Vec<u8> {
 }
 
 impl Format {
-    /// Whether it says something that only the file's status tells.
+    /// Returns true if the format needs the file's status.
     pub(super) fn needs_status(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) | Piece::Stop => false,
@@ -214,7 +214,7 @@ impl Format {
 }
 
 impl Field {
-    /// Takes flags, width and precision from the beginning of `rest`.
+    /// Parses flags, width and precision from the beginning of `rest`.
     fn take(rest: &mut &[u8]) -> Field {
         let mut field = Field::default();
         while let Some((flag, after)) = rest.split_first() {
@@ -236,7 +236,7 @@ impl Field {
         field
     }
 
-    /// Writes a string as C's `%s` does.
+    /// Writes a string like C's `%s`.
     pub(super) fn text(&self, to: &mut Vec<u8>, text: &[u8]) {
         let text = match self.precision {
             Some(most) => &text[..text.len().min(most)],
@@ -245,7 +245,7 @@ impl Field {
         self.pad(to, text);
     }
 
-    /// Writes a number as C's `%d` does.
+    /// Writes a number like C's `%d`.
     pub(super) fn decimal(&self, to: &mut Vec<u8>, value: u64) {
         let sign: &[u8] = match (self.sign, self.space) {
             (true, _) => b"+",
@@ -255,7 +255,7 @@ impl Field {
         self.number(to, sign, value.to_string());
     }
 
-    /// Writes a number as C's `%o` does.
+    /// Writes a number like C's `%o`.
     pub(super) fn octal(&self, to: &mut Vec<u8>, value: u32) {
         let text = format!("{value:o}");
         let prefix: &[u8] = if self.alternate && value != 0 {
@@ -269,7 +269,7 @@ impl Field {
     fn number(&self, to: &mut Vec<u8>, prefix: &[u8], digits: String) {
         let mut zeros = 0;
         if let Some(least) = self.precision {
-            // The prefix of an octal number is one of its digits.
+            // The prefix of an octal number counts as one of its digits.
             let have = digits.len() + usize::from(prefix == b"0");
             zeros = least.saturating_sub(have);
         } else if self.zero && !self.left {
@@ -293,7 +293,7 @@ impl Field {
     }
 }
 
-/// Takes a decimal number, 0 if there is none, from the beginning of `rest`.
+/// Parses a decimal number from the beginning of `rest`; 0 without digits.
 fn number(rest: &mut &[u8]) -> usize {
     let mut value = 0_usize;
     while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {
@@ -303,7 +303,7 @@ fn number(rest: &mut &[u8]) -> usize {
     value
 }
 
-/// A number as C's `%g` writes it.
+/// Formats a number like C's `%g`.
 pub(super) fn general(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 {
@@ -326,12 +326,12 @@ pub(super) fn general(value: f64) -> String {
     format!("{}e{sign}{:02}", trim(digits), exponent.abs())
 }
 
-/// The letters of `strftime` that write seconds, which get a fraction.
+/// Returns true for `strftime` letters that write seconds; the seconds get a fraction.
 fn has_seconds(letter: u8) -> bool {
     matches!(letter, b'S' | b'T' | b'X')
 }
 
-/// A moment as `%Ak`, with `k` the letter, writes it.
+/// Formats a moment like `%Ak`, where `k` is the letter.
 pub(super) fn time(moment: Moment, letter: u8) -> Vec<u8> {
     let fraction = format!("{:09}0", moment.nanos);
     if letter == b'@' {
@@ -363,7 +363,7 @@ pub(super) fn time(moment: Moment, letter: u8) -> Vec<u8> {
     text
 }
 
-/// A moment as `%a`, `%c` and `%t` write it.
+/// Formats a moment like `%a`, `%c` and `%t`.
 pub(super) fn long_time(moment: Moment) -> Vec<u8> {
     let Some(local) = LocalTime::new(moment.seconds) else {
         return time(moment, b'@');

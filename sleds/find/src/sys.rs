@@ -1,17 +1,16 @@
-//! What GNU find asks the C library: regular expressions, names of users, local time, texts of errors.
+//! Functions that GNU find takes from the C library: regular expressions, names of users, local time, texts of errors.
 //!
-//! `-regex` is the library's `re_match` in a choice of syntaxes, a month's
-//! name is the locale's. Asking the same library gives the same answers in every locale, which no
-//! translation into another matcher does.
+//! `-regex` is the library's `re_match` in several syntaxes, and the name of a month depends on the locale. The same
+//! library gives the same answers in every locale; a translation into another matcher would not.
 //!
-//! Invariants: every string that is handed over is a `CStr` or comes with its length; every result
-//! that points into the library's memory is copied before the next call; the program has one
-//! thread when it calls these functions, as `setlocale`, `getpwnam` and `re_set_syntax` demand.
+//! Invariants: every string argument is a `CStr` or is passed with its length. Every result that points into the
+//! library's memory is copied before the next call. The program has one thread when it calls these functions, as
+//! `setlocale`, `getpwnam` and `re_set_syntax` require.
 #![allow(unsafe_code, reason = "the C library's functions have no safe wrapper")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
 
-/// Takes the environment's ways to sort and to write dates; `sleds_common::locale` takes its characters.
+/// Sets the environment's locale for sorting and for dates. `sleds_common::locale` sets the locale for characters.
 pub(super) fn set_locale() {
     for category in [libc::LC_COLLATE, libc::LC_TIME] {
         // SAFETY: an empty string is a valid locale name; no other thread runs.
@@ -53,14 +52,14 @@ pub(super) struct Regex {
     buffer: Box<PatternBuffer>,
 }
 
-/// Emacs's syntax. What is called the default differs: a dot matches a newline too.
+/// Emacs's syntax. The `findutils-default` syntax differs: its dot also matches a newline.
 pub(super) const SYNTAX_DEFAULT: u64 = 0;
 
 /// `RE_ICASE` of `<regex.h>`.
 pub(super) const IGNORE_CASE: u64 = 1 << 22;
 
 impl Regex {
-    /// Compiles `pattern` in the syntax of these `RE_…` bits; the error is the library's text.
+    /// Compiles `pattern` in the syntax of these `RE_…` bits. The error is the library's text.
     pub(super) fn new(pattern: &[u8], syntax: u64) -> Result<Regex, String> {
         let mut buffer = Box::new(PatternBuffer {
             buffer: std::ptr::null_mut(),
@@ -72,8 +71,8 @@ impl Regex {
             groups: 0,
             bits: 0,
         });
-        // SAFETY: an empty buffer with null pointers is what the library asks for; the pattern
-        // comes with its length; no other thread sets the syntax.
+        // SAFETY: the library requires an empty buffer with null pointers; the pattern is passed with its length; no
+        // other thread sets the syntax.
         let error = unsafe {
             re_set_syntax(syntax);
             re_compile_pattern(pattern.as_ptr().cast(), pattern.len(), &mut *buffer)
@@ -81,17 +80,17 @@ impl Regex {
         if error.is_null() {
             return Ok(Regex { buffer });
         }
-        // SAFETY: a text of the library's.
+        // SAFETY: a static text of the library.
         let text = unsafe { CStr::from_ptr(error) };
         Err(text.to_string_lossy().into_owned())
     }
 
-    /// Whether the whole of `text` matches.
+    /// Returns true if the whole of `text` matches.
     pub(super) fn is_match(&mut self, text: &[u8]) -> bool {
         let Ok(length) = c_int::try_from(text.len()) else {
             return false;
         };
-        // SAFETY: the buffer was compiled; the text comes with its length; registers may be null.
+        // SAFETY: the buffer was compiled; the text is passed with its length; registers may be null.
         let matched = unsafe {
             re_match(
                 &mut *self.buffer,
@@ -108,33 +107,33 @@ impl Regex {
 impl Drop for Regex {
     fn drop(&mut self) {
         let buffer: *mut PatternBuffer = &mut *self.buffer;
-        // SAFETY: `regex_t` is this struct by another name, and it was compiled by the library.
+        // SAFETY: `regex_t` is another name of this struct, and the library compiled it.
         unsafe { libc::regfree(buffer.cast()) };
     }
 }
 
-/// The number of a user, by name.
+/// Returns the number of a user, by name.
 pub(super) fn user_id(name: &CStr) -> Option<u32> {
-    // SAFETY: a string with an end; the result is read before the next call.
+    // SAFETY: the string is terminated; the result is read before the next call.
     unsafe { libc::getpwnam(name.as_ptr()).as_ref() }.map(|entry| entry.pw_uid)
 }
 
-/// The number of a group, by name.
+/// Returns the number of a group, by name.
 pub(super) fn group_id(name: &CStr) -> Option<u32> {
     // SAFETY: as above.
     unsafe { libc::getgrnam(name.as_ptr()).as_ref() }.map(|entry| entry.gr_gid)
 }
 
-/// The name of a user.
+/// Returns the name of a user.
 pub(super) fn user_name(id: u32) -> Option<CString> {
-    // SAFETY: the entry and its name are valid until the next call, and copied before.
+    // SAFETY: the entry and its name are valid until the next call, and are copied before it.
     unsafe {
         let entry = libc::getpwuid(id).as_ref()?;
         Some(CStr::from_ptr(entry.pw_name).to_owned())
     }
 }
 
-/// The name of a group.
+/// Returns the name of a group.
 pub(super) fn group_name(id: u32) -> Option<CString> {
     // SAFETY: as above.
     unsafe {
@@ -148,24 +147,24 @@ pub(super) fn group_name(id: u32) -> Option<CString> {
 pub(super) struct LocalTime(libc::tm);
 
 impl LocalTime {
-    /// That of `seconds` since 1970, if the year can be counted.
+    /// Converts `seconds` since 1970; `None` if the year overflows.
     pub(super) fn new(seconds: i64) -> Option<LocalTime> {
-        // SAFETY: all zero is a valid `tm`, and the library fills it.
+        // SAFETY: all zeroes are a valid `tm`, and the library fills it.
         unsafe {
             let mut tm: libc::tm = std::mem::zeroed();
             (!libc::localtime_r(&seconds, &mut tm).is_null()).then_some(LocalTime(tm))
         }
     }
 
-    /// Hour, minute and second.
+    /// Returns hour, minute and second.
     pub(super) fn time(&self) -> [i64; 3] {
         [self.0.tm_hour, self.0.tm_min, self.0.tm_sec].map(i64::from)
     }
 
-    /// As `strftime` writes it.
+    /// Formats the moment with `strftime`.
     pub(super) fn format(&self, format: &CStr) -> Vec<u8> {
         let mut text = vec![0_u8; 256];
-        // SAFETY: the buffer comes with its length.
+        // SAFETY: the buffer is passed with its length.
         let length = unsafe {
             libc::strftime(
                 text.as_mut_ptr().cast(),

@@ -1,5 +1,4 @@
-//! Parts of find that need no files. What it does to files is held against GNU's in
-//! `tests/gnu_find`.
+//! Tests of the parts of find that need no files. `tests/gnu_find` compares the effects on files with GNU's.
 
 use super::cost::compares;
 use super::entry::{base_name, dir_name};

@@ -1,4 +1,4 @@
-//! The tests of a file's times, and their arguments.
+//! Parses the tests of a file's times, and their arguments.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
@@ -14,7 +14,7 @@ use super::{dates, numbers, report};
 use sleds_common::text;
 
 impl Parser {
-    /// Tests of the file's times.
+    /// Parses a test of the file's times.
     pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
         Ok(Some(match name {
             b"-newer" => self.newer(name, Clock::Modification, Clock::Modification)?,
@@ -40,7 +40,7 @@ impl Parser {
         }))
     }
 
-    /// `-newerXY`.
+    /// Parses `-newerXY`.
     fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
         let wrong = || text!("invalid predicate `", name, "'");
         let clock_of = |letter| match letter {
@@ -66,7 +66,7 @@ impl Parser {
         Ok(test(Test::Newer { clock, than }))
     }
 
-    /// Later by `clock` than a file named in the expression is by `of`.
+    /// Makes a test: the file's time `clock` is later than the time `of` of a file that the expression names.
     fn newer(&mut self, name: &[u8], clock: Clock, of: Clock) -> Result<Node, Wrong> {
         let (stat, path) = self.reference(name)?;
         let than = match of {
@@ -88,7 +88,7 @@ impl Parser {
         })
     }
 
-    /// An age in days or minutes.
+    /// Parses an age in days or minutes.
     fn age(&mut self, name: &[u8], clock: Clock, unit: i64) -> Result<Node, Wrong> {
         let arg = self.argument(name)?;
         let parsed = numbers::fraction(&lossy(&arg));
@@ -97,7 +97,7 @@ impl Parser {
         if unit != DAY_S {
             origin.seconds += DAY_S;
         } else if compare == Compare::Less {
-            // Days begun count as whole, but for the second that today began with.
+            // Begun days count as whole days, except for the first second of today.
             origin.seconds += DAY_S - 1;
         }
         // A greater age is an earlier time.

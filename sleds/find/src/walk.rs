@@ -1,12 +1,11 @@
-//! The walk through the folders: every file once, in the order in which its directory names it.
+//! Walks through the folders: visits every file once, in the order of its directory.
 //!
-//! Files are looked up relative to their directory's descriptor, so paths may be of any length and
-//! a folder that is moved meanwhile does no harm. The status of a file is asked for only where it
-//! decides about descending (folders, kinds that the directory did not tell, links that are
-//! followed).
+//! Files are looked up relative to their directory's descriptor. Paths may therefore have any length, and a folder that
+//! is moved during the walk does no harm. The status of a file is queried only if descending depends on it (folders,
+//! types that the directory did not report, followed links).
 //!
-//! Invariant: the last [`OPEN_LEVELS`] levels have their directory open; those above may be closed,
-//! and are opened again (and checked to be the same) on the way back.
+//! Invariant: the last [`OPEN_LEVELS`] levels have their directory open. Higher levels may be closed; they are reopened
+//! on the way back, with a check of their identity.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, CString};
@@ -20,41 +19,41 @@ use super::entry::{Entry, stat_at};
 use super::report;
 use sleds_common::text;
 
-/// How many directories are held open at once.
+/// Maximum number of open directories.
 const OPEN_LEVELS: usize = 64;
 
-/// A directory of more files than this is walked in the order of their inodes, which on a disk is
-/// that of their place; GNU find does the same.
+/// Number of files above which a directory is walked in the order of the inodes, which on a disk is the order of their
+/// places. GNU find does the same.
 const SORT_FROM: usize = 10_000;
 
 /// Filesystems (by the number in `statfs`) whose inodes have no place: tmpfs, NFS, CIFS, Lustre.
 const UNPLACED: [u64; 4] = [0x0102_1994, 0x6969, 0xff53_4d42, 0x0bd0_0bd0];
 
-/// Which links stand for what they point to.
+/// Links that stand for their targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Follow {
     #[default]
     Never,
-    /// Those named on the command line.
+    /// Links on the command line.
     Named,
     Always,
 }
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct WalkOptions {
     pub(super) follow: Follow,
     pub(super) depth_min: usize,
     pub(super) depth_max: usize,
-    /// A folder comes after what is in it.
+    /// Visit a folder after its content.
     pub(super) depth_first: bool,
-    /// Folders of other filesystems are visited, but not what is in them.
+    /// Visit folders of other filesystems, but not their content.
     pub(super) one_filesystem: bool,
-    /// A file that vanished after its directory was read is no error.
+    /// Ignore files that vanished after their directory was read.
     pub(super) ignore_race: bool,
 }
 
-/// What to do after a visit.
+/// Continuation after a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flow {
     Continue,
@@ -64,24 +63,24 @@ pub(super) enum Flow {
     Quit,
 }
 
-/// How a folder is opened to be read.
+/// Flags for opening a folder to read it.
 pub(super) const READ_FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// A file's status if it was asked for; the error was then said.
+/// A file's status, if it was queried. An error was already reported.
 type Known = Result<Option<Stat>, Errno>;
 
-/// Whom the walk calls.
+/// Receiver of the visited files.
 pub(super) trait Visitor {
     fn visit(&mut self, entry: &Entry<'_>) -> Flow;
 
-    /// The walk comes to a file, or back to a folder, so many levels below its start.
+    /// Announces a file, or the return to a folder, at this depth below the starting point.
     fn at_depth(&mut self, depth: usize);
 }
 
-/// A file of a directory: where its name is, and what the directory said.
+/// A file of a directory: position of its name, and the data that the directory reported.
 struct Item {
     at: usize,
     kind: FileType,
@@ -92,16 +91,16 @@ struct Item {
 struct Level {
     dir: Option<OwnedFd>,
     stat: Stat,
-    /// The names, each with its final zero.
+    /// The names, each with its terminating zero.
     names: Vec<u8>,
     items: Vec<Item>,
     next: usize,
-    /// Length of the folder's path, and of that without the slash that joins its files to it.
+    /// Length of the folder's path.
     path_len: usize,
 }
 
 impl Level {
-    /// Whether it is the folder with this status.
+    /// Returns true if the status belongs to this folder.
     fn is(&self, stat: &Stat) -> bool {
         self.stat.st_ino == stat.st_ino && self.stat.st_dev == stat.st_dev
     }
@@ -123,7 +122,7 @@ struct Walk<'a, V> {
     buffer: Vec<MaybeUninit<u8>>,
 }
 
-/// Walks from `start`. Returns whether to go on with the next starting point.
+/// Walks from `start`. Returns true if the walk continues with the next starting point.
 pub(super) fn walk<V: Visitor>(start: &[u8], options: &WalkOptions, visitor: &mut V) -> bool {
     let Ok(name) = CString::new(start) else {
         return true;
@@ -170,7 +169,7 @@ impl<V: Visitor> Walk<'_, V> {
         true
     }
 
-    /// Makes the path that of a file of the last level.
+    /// Sets the path to that of a file of the last level.
     fn enter_name(&mut self, item: usize) {
         let level = self.levels.last().expect("a file has a folder");
         self.path.truncate(level.path_len);
@@ -180,7 +179,7 @@ impl<V: Visitor> Walk<'_, V> {
         self.path.extend_from_slice(level.name(item).to_bytes());
     }
 
-    /// Calls the visitor for the file that `path` names; `depth` levels are above it.
+    /// Calls the visitor for the file in `path`, which is at depth `depth`.
     fn visit(&mut self, depth: usize, kind: FileType, stat: Known) -> Flow {
         if depth < self.options.depth_min {
             return Flow::Continue;
@@ -204,7 +203,7 @@ impl<V: Visitor> Walk<'_, V> {
         self.visitor.visit(&entry)
     }
 
-    /// Visits the file that `path` names, and goes into it if it is a folder.
+    /// Visits the file in `path`, and descends into it if it is a folder.
     fn come_to(&mut self, kind: FileType, stat: Option<Stat>) -> Flow {
         let depth = self.levels.len();
         self.visitor.at_depth(depth);
@@ -216,7 +215,7 @@ impl<V: Visitor> Walk<'_, V> {
                 if errno == Errno::LOOP || vanished {
                     return Flow::Continue;
                 }
-                // Its name may still be what is looked for.
+                // The expression may still match its name.
                 return self.visit(depth, kind, Err(errno));
             }
         };
@@ -226,7 +225,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// The kind of the file that `path` names, and its status where that matters to the walk.
+    /// Returns the type of the file in `path`, and its status if the walk depends on it.
     fn look(&self, kind: FileType, stat: Option<Stat>) -> Result<(FileType, Option<Stat>), Errno> {
         let follow = follows(self.options.follow, self.levels.len());
         let matters = matches!(kind, FileType::Unknown | FileType::Directory)
@@ -259,7 +258,7 @@ impl<V: Visitor> Walk<'_, V> {
         Flow::Continue
     }
 
-    /// Makes the folder that `path` names the last level; false if the walk stays out of it.
+    /// Makes the folder in `path` the last level. Returns false if the walk does not enter it.
     fn enter_folder(&mut self, depth: usize, stat: Stat) -> bool {
         let stays = !self.options.one_filesystem || stat.st_dev == self.device;
         if depth >= self.options.depth_max || !stays {
@@ -291,7 +290,7 @@ impl<V: Visitor> Walk<'_, V> {
         report::error(text!("File system loop detected; ", path, what, above, "."));
     }
 
-    /// Opens and reads the folder that `path` names.
+    /// Opens and reads the folder in `path`.
     fn open(&mut self, stat: Stat) -> Result<Level, Errno> {
         let (parent, name) = place(&self.levels, self.start);
         let mut flags = READ_FOLDER;
@@ -320,7 +319,7 @@ impl<V: Visitor> Walk<'_, V> {
         Ok(level)
     }
 
-    /// Goes back from a folder whose files were all visited, and visits it if it comes after them.
+    /// Leaves a folder whose files were all visited, and visits the folder if it follows its content.
     fn leave(&mut self) -> Flow {
         let left = self.levels.pop().expect("there is a level to leave");
         self.path.truncate(left.path_len);
@@ -345,7 +344,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 }
 
-/// Whether a link at this depth stands for what it points to.
+/// Returns true if a link at this depth stands for its target.
 fn follows(follow: Follow, depth: usize) -> bool {
     match follow {
         Follow::Never => false,
@@ -354,7 +353,7 @@ fn follows(follow: Follow, depth: usize) -> bool {
     }
 }
 
-/// The directory and the name in it of the file that comes after these levels.
+/// Returns the directory of the file after these levels, and its name in that directory.
 fn place<'a>(levels: &'a [Level], start: &'a CStr) -> (BorrowedFd<'a>, &'a CStr) {
     match levels.last() {
         None => (CWD, start),
@@ -384,7 +383,7 @@ fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Res
     Ok(())
 }
 
-/// Opens again a folder that was closed while the walk was deep below it.
+/// Reopens a folder that was closed while the walk was deep below it.
 fn reopen(level: &Level, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let same = |dir: OwnedFd| {
         let stat = rustix::fs::fstat(&dir).ok()?;
@@ -394,7 +393,7 @@ fn reopen(level: &Level, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd
     if let Some(dir) = up.and_then(same) {
         return Ok(dir);
     }
-    // The folder below was reached by a link, or moved.
+    // The folder below was reached by a link, or was moved.
     let dir = rustix::fs::openat(CWD, &path[..level.path_len], READ_FOLDER, Mode::empty())?;
     same(dir).ok_or(Errno::NOENT)
 }
