@@ -10,7 +10,7 @@ use super::patterns::Patterns;
 use sleds_common::gnu::{self, Arg, Item, Opt, Usage};
 use sleds_common::plan;
 
-/// What an option is.
+/// Identifier of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Id {
     Basic,
@@ -146,22 +146,22 @@ pub(super) fn command() -> Command {
     gnu::command(base, &TABLE)
 }
 
-/// What the command line asks for.
+/// Action that the command line requests.
 pub(super) enum Asked {
     Help,
     Version,
     Search(Box<Config>),
-    /// Not enough to go on: only the hint is printed.
+    /// Missing arguments: print only the hint.
     Nothing,
 }
 
-/// Why the command line is refused.
+/// Reasons for rejecting the command line.
 pub(super) enum Refused {
-    /// With a hint about usage.
+    /// Message with a hint about usage.
     Usage(Usage),
-    /// The same, about a word that an option does not know.
+    /// Message with a hint, for an unknown argument of an option.
     Argument(Usage),
-    /// Without.
+    /// Message without a hint.
     Plain(Vec<u8>),
 }
 
@@ -175,7 +175,7 @@ fn plain(text: impl AsRef<[u8]>) -> Refused {
     Refused::Plain(text.as_ref().to_vec())
 }
 
-/// What has been read of the command line.
+/// State of the parser.
 #[derive(Default)]
 struct State {
     config: Config,
@@ -187,14 +187,14 @@ struct State {
     version: bool,
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused> {
     let mut state = State {
         config: Config::new(),
         ..State::default()
     };
     let mut operands = Vec::new();
-    // Digits next to each other in one word are one number.
+    // Adjacent digits in one word form a number.
     let (mut digits, mut digits_in) = (0u64, 0);
     for (word, item) in gnu::parse_words(&TABLE, args, permute)? {
         if std::mem::replace(&mut digits_in, word) != word {
@@ -228,9 +228,9 @@ pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused
 }
 
 impl State {
-    /// Takes the first operand as the pattern.
+    /// Uses the first operand as the pattern.
     fn add_operand(&mut self, text: &[u8]) {
-        // So that a pattern may begin with `-`.
+        // GNU grep removes this backslash, so that a pattern may begin with `-`.
         let escaped = self.config.matcher != Some(Matcher::Fixed) && text.starts_with(b"\\-");
         self.patterns.add(&text[usize::from(escaped)..]);
     }
@@ -246,7 +246,7 @@ impl State {
         config
     }
 
-    /// Takes an option: those about what is looked for are here.
+    /// Applies an option. Options about patterns are here.
     fn option(&mut self, id: Id, value: &OsStr) -> Result<(), Refused> {
         let config = &mut self.config;
         match id {
@@ -282,7 +282,7 @@ impl State {
         Ok(())
     }
 
-    /// Options about what is printed, and how.
+    /// Applies an option about the output.
     fn printing(&mut self, id: Id, value: &OsStr) -> Result<(), Refused> {
         let config = &mut self.config;
         match id {
@@ -313,7 +313,7 @@ impl State {
         Ok(())
     }
 
-    /// Options about which files to read.
+    /// Applies an option about the files to read.
     fn files(&mut self, id: Id, value: &OsStr) -> Result<(), Refused> {
         let config = &mut self.config;
         match id {
@@ -351,7 +351,7 @@ impl State {
                 }
                 config.directory_globs.add(glob, false);
             }
-            // The others have no effect.
+            // The other options have no effect.
             _ => {}
         }
         Ok(())
@@ -380,7 +380,7 @@ impl State {
     }
 }
 
-/// A decimal number as `strtol` reads it: `Err` if it is none; too large ones are cut.
+/// Parses a decimal number like `strtol`: `None` if the text is not a number. Large numbers are clamped.
 fn number(text: &[u8]) -> Option<i64> {
     let text = text.trim_ascii_start();
     let (minus, digits) = match text {
@@ -417,7 +417,7 @@ fn binary_files(value: &OsStr) -> Result<Binary, Refused> {
     }
 }
 
-/// Adds the globs in the file `name`, one on each line.
+/// Adds the globs in the file `name`, one per line.
 fn exclude_from(globs: &mut Globs, name: &OsStr) -> Result<(), Refused> {
     let text = super::patterns::read(name).map_err(plain)?;
     for line in text.split(|b| *b == b'\n') {

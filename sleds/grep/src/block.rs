@@ -1,20 +1,20 @@
-//! Files that are searched, and pieces of them.
+//! Searched files, and blocks of them.
 
 use std::fs::File;
 
-/// What is searched.
+/// A searched file.
 pub(super) struct Source<'f> {
-    /// What can be read anywhere, if it is a regular file.
+    /// The file for positioned reads, if it is a regular file.
     pub(super) file: Option<&'f File>,
-    /// Where in it the search begins, in bytes.
+    /// Offset in the file at which the search begins, in bytes.
     pub(super) start: u64,
-    /// Its length, in bytes.
+    /// Length of the file in bytes.
     pub(super) length: u64,
-    /// The name to print before lines.
+    /// Name to print before lines.
     pub(super) name: Option<&'f [u8]>,
 }
 
-/// Whole lines of the file. All offsets are from where the search began.
+/// Whole lines of the file. All offsets are relative to the beginning of the search.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'d> {
     pub(super) offset: u64,
@@ -22,7 +22,7 @@ pub(super) struct Block<'d> {
 }
 
 impl Block<'_> {
-    /// Where in the file its byte `at` is.
+    /// Returns the offset of its byte `at`.
     pub(super) fn place(self, at: usize) -> u64 {
         self.offset + at as u64
     }

@@ -1,6 +1,6 @@
-//! Which colours mark what, from `GREP_COLORS`.
+//! Colours of the output, from `GREP_COLORS`.
 
-/// What to write before each kind of text, as numbers of SGR; empty for no colour.
+/// SGR sequences for each kind of text; empty for no colour.
 #[derive(Clone, Debug)]
 pub(super) struct Colors {
     pub(super) on: bool,
@@ -12,7 +12,7 @@ pub(super) struct Colors {
     pub(super) line_number: Vec<u8>,
     pub(super) byte_number: Vec<u8>,
     pub(super) separator: Vec<u8>,
-    /// With `-v`, the colours of selected and context lines change places.
+    /// With `-v`, exchange the colours of selected and context lines.
     pub(super) reverse: bool,
     /// Do not clear to the end of the terminal's line.
     pub(super) no_erase: bool,
@@ -36,7 +36,7 @@ impl Colors {
         }
     }
 
-    /// What marks a line, and what marks the matches in it; `invert` is `-v`.
+    /// Returns the colour of a line, and the colour of the matches in it; `invert` is `-v`.
     pub(super) fn of_line(&self, selected: bool, invert: bool) -> (&[u8], &[u8]) {
         if !self.on {
             return (b"", b"");
@@ -52,8 +52,7 @@ impl Colors {
         (line, matches)
     }
 
-    /// The user's; `old` and `new` are `GREP_COLOR` and `GREP_COLORS`. What to warn about comes
-    /// with them.
+    /// Returns the user's colours, and a warning. `old` and `new` are `GREP_COLOR` and `GREP_COLORS`.
     pub(super) fn of_user(old: Option<&[u8]>, new: Option<&[u8]>) -> (Colors, Option<Vec<u8>>) {
         let mut colors = Colors {
             on: true,
@@ -75,7 +74,7 @@ impl Colors {
         (colors, warning)
     }
 
-    /// Takes one setting; false if it is broken, which ends the list.
+    /// Applies one setting. Returns false if it is invalid, which ends the list.
     fn set(&mut self, word: &[u8]) -> bool {
         let (name, value) = match word.iter().position(|b| *b == b'=') {
             Some(at) => (&word[..at], Some(&word[at + 1..])),

@@ -1,4 +1,4 @@
-//! What a search is to do.
+//! Configuration of a search.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use sleds::Plan;
 
 use super::glob;
 
-/// How patterns are written.
+/// Syntax of the patterns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Matcher {
     Basic,
@@ -15,10 +15,10 @@ pub(super) enum Matcher {
     Perl,
 }
 
-/// What to do with files that are not text.
+/// Treatment of files that are not text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Binary {
-    /// Say that they match, and not where.
+    /// Report a match without its line.
     #[default]
     Named,
     Text,
@@ -44,14 +44,14 @@ pub(super) enum Directories {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Devices {
-    /// Those that are named on the command line, or by a followed link, are read.
+    /// Read devices that the command line names, or that a followed link leads to.
     #[default]
     Named,
     Read,
     Skip,
 }
 
-/// Which files to name instead of lines.
+/// Files to list instead of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Listing {
     #[default]
@@ -60,7 +60,7 @@ pub(super) enum Listing {
     Nonmatching,
 }
 
-/// Names to leave out, or the only ones to take.
+/// Globs of names to exclude, or of the only names to include.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Globs(Vec<(Vec<u8>, bool)>);
 
@@ -69,9 +69,9 @@ impl Globs {
         self.0.push((glob.to_vec(), include));
     }
 
-    /// True if the name is left out. Of the globs that it matches, the last decides; if there is
-    /// none, the name is left out if the first glob lists names to take. A glob for a name that is
-    /// `named` on the command line may match from any `/` on.
+    /// Returns true if the name is excluded. The last matching glob decides. Without a matching glob, the name is
+    /// excluded if the first glob is an inclusion. A glob for a name that is `named` on the command line may match
+    /// after any `/`.
     pub(super) fn exclude(&self, name: &[u8], named: bool) -> bool {
         for (glob, include) in self.0.iter().rev() {
             if glob::matches(glob, name, named) {
@@ -82,7 +82,7 @@ impl Globs {
     }
 }
 
-/// A search, as the command line asks for it.
+/// A search, as the command line requests it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Config {
     pub(super) patterns: Vec<Vec<u8>>,
@@ -117,18 +117,18 @@ pub(super) struct Config {
     pub(super) color: Color,
     pub(super) plan: Plan,
     pub(super) files: Vec<OsString>,
-    /// Search the working directory, whose name is not shown.
+    /// Search the working directory, whose name is not printed.
     pub(super) here: bool,
-    /// What to warn about before anything else.
+    /// Warnings to print first.
     pub(super) warnings: Vec<Vec<u8>>,
     /// Lines are in UTF-8.
     pub(super) utf8: bool,
-    /// `quiet` because nobody reads what is printed.
+    /// `quiet` is set because the output has no reader.
     pub(super) nobody: bool,
 }
 
 impl Config {
-    /// What holds unless an option says otherwise.
+    /// Returns the defaults.
     pub(super) fn new() -> Config {
         Config {
             eol: b'\n',
@@ -138,18 +138,18 @@ impl Config {
         }
     }
 
-    /// True if one selected line says all there is to say about a file.
+    /// Returns true if one selected line decides the output for a file.
     pub(super) fn first_is_enough(&self) -> bool {
         self.quiet || self.listing != Listing::None
     }
 
-    /// Nobody reads what is printed, so only the exit code matters.
+    /// Suppresses the output, since it has no reader. Only the exit code matters.
     pub(super) fn quiet_for_nobody(&mut self) {
         self.nobody = !self.quiet;
         self.quiet = true;
     }
 
-    /// True if lines around selected ones are asked for, be it none of them.
+    /// Returns true if context lines are requested, even zero of them.
     pub(super) fn has_context(&self) -> bool {
         self.before.is_some() || self.after.is_some()
     }

@@ -1,4 +1,4 @@
-//! What is kept of a piece of the file that was read before its turn.
+//! Digest of a piece that was read before the pieces that precede it in the file.
 
 use super::block::Block;
 use super::config::Config;
@@ -6,26 +6,26 @@ use super::emit::{Emitter, Flow};
 use super::regex::{Regex, TooDeep};
 use super::runs::{Run, Runs, back, count_ends, line_end};
 
-/// Lines that may have to be printed, with those around them.
+/// Lines that may have to be printed, with their context.
 struct Kept {
-    /// Where in the piece they begin, in bytes and in lines.
+    /// Position in the piece, in bytes and in lines.
     start: usize,
     lines_before: u64,
     data: Vec<u8>,
-    /// The selected ones, within `data`.
+    /// Selected lines within `data`.
     runs: Vec<Run>,
 }
 
-/// A piece, in few words.
+/// Digest of a piece.
 pub(super) struct Digest {
     length: u64,
-    /// How many lines it has.
+    /// Number of lines.
     lines: u64,
     kept: Vec<Kept>,
 }
 
 impl Digest {
-    /// Of whole lines, of which at most `most` can be selected.
+    /// Makes the digest of whole lines. At most `most` lines can be selected.
     pub(super) fn new(
         config: &Config,
         regex: &mut Regex,
@@ -36,7 +36,7 @@ impl Digest {
         let before = config.before.unwrap_or(0);
         let after = config.after.unwrap_or(0);
         let mut spans = Spans::default();
-        // Lines that may follow a selected line of the piece before.
+        // Lines that may follow a selected line of the previous piece.
         spans.add(0, forward(lines, 0, after, eol));
         let mut selected = Vec::new();
         let mut left = most;
@@ -50,7 +50,7 @@ impl Digest {
             let first = back(lines, start, 0, before, eol).0;
             spans.add(first, forward(lines, end, after, eol));
         }
-        // Lines that may precede one of the piece behind.
+        // Lines that may precede a selected line of the next piece.
         let last = back(lines, lines.len(), 0, before, eol).0;
         spans.add(last, lines.len());
         Ok(Digest {
@@ -60,7 +60,7 @@ impl Digest {
         })
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         let kept = self
             .kept
@@ -73,8 +73,7 @@ impl Digest {
         self.length
     }
 
-    /// Prints what is to be printed of the piece, which is at `offset` and has `lines` lines before
-    /// it.
+    /// Prints the output of the piece, which is at `offset` and has `lines` lines before it.
     pub(super) fn emit(
         &self,
         emitter: &mut Emitter<'_>,
@@ -96,7 +95,7 @@ impl Digest {
     }
 }
 
-/// The end of the `count` lines that begin at `at`.
+/// Returns the end of the `count` lines that begin at `at`.
 fn forward(lines: &[u8], mut at: usize, count: u64, eol: u8) -> usize {
     let mut n = 0;
     while n < count && at < lines.len() {
@@ -106,7 +105,7 @@ fn forward(lines: &[u8], mut at: usize, count: u64, eol: u8) -> usize {
     at
 }
 
-/// Parts of a piece, in order; those that touch are joined.
+/// Parts of a piece, in order; adjacent parts are joined.
 #[derive(Default)]
 struct Spans(Vec<Run>);
 

@@ -1,7 +1,6 @@
-//! Prints selected lines and those around them, in the order of the file.
+//! Prints selected lines and their context, in the order of the file.
 //!
-//! Blocks of whole lines are fed in file order, perhaps with gaps between them in which nothing is
-//! to be printed; see [`Emitter::feed`].
+//! Blocks of whole lines are fed in file order. Gaps between them contain nothing to print; see [`Emitter::feed`].
 
 use super::block::{Block, Source};
 use super::config::{Binary, Config};
@@ -10,7 +9,7 @@ use super::output::Output;
 use super::regex::{Regex, TooDeep};
 use super::runs::{Runs, back, count_ends, line_end};
 
-/// Whether more is wanted.
+/// Tells the caller to continue or to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flow {
     More,
@@ -21,29 +20,29 @@ pub(super) struct Emitter<'a> {
     config: &'a Config,
     regex: &'a mut Regex,
     printer: Printer<'a>,
-    /// The file is binary: one selected line is enough, and is not printed.
+    /// The file is binary: one selected line is sufficient, and is not printed.
     pub(super) binary: bool,
     selected: u64,
-    /// Lines that may still be selected.
+    /// Number of lines that may still be selected.
     left: u64,
-    /// Lines to print after the last selected one.
+    /// Number of lines to print after the last selected line.
     pending: u64,
-    /// Where the last line that was printed ends.
+    /// End of the last printed line.
     printed_to: Option<u64>,
-    /// Where the last selected line ends.
+    /// End of the last selected line.
     after_last: u64,
-    /// The last lines before the current block, for `-B`, and where they begin.
+    /// The last lines before the current block, for `-B`, and their offset.
     history: Vec<u8>,
     history_at: u64,
 }
 
-/// What came of a file.
+/// Result of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) selected: u64,
-    /// Where the last selected line ends, from where the search began.
+    /// End of the last selected line, relative to the beginning of the search.
     pub(super) after_last: u64,
-    /// To be told that it matches, but is binary.
+    /// The file matches, but is binary.
     pub(super) binary_matches: bool,
 }
 
@@ -73,31 +72,30 @@ impl<'a> Emitter<'a> {
         self.regex
     }
 
-    /// Lines that may still be selected.
+    /// Returns the number of lines that may still be selected.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// How many lines end before the end of what was fed last, if lines are numbered.
+    /// Returns the number of lines up to the end of the last block, if lines are numbered.
     pub(super) fn lines(&self) -> u64 {
         self.printer.lines()
     }
 
-    /// `lines` lines end before byte `offset`, where the next block begins.
+    /// Skips to byte `offset`, where the next block begins; `lines` lines end before it.
     pub(super) fn skip_to(&mut self, offset: u64, lines: u64) {
         self.printer.count_from(offset, lines);
     }
 
-    /// Takes a block that lies behind all others. Between it and the one before there are no
-    /// selected lines, none to be printed before or after selected ones, and no gap unless
-    /// [`Emitter::skip_to`] was called.
+    /// Processes a block that follows all previous blocks. The gap before the block has no selected lines and no
+    /// context lines. The caller must announce the gap with [`Emitter::skip_to`].
     pub(super) fn feed(&mut self, block: Block<'_>, mut runs: Runs<'_>) -> Result<Flow, TooDeep> {
         while self.left > 0 {
             let Some((start, end)) = runs.next(self.regex, block.data)? else {
                 break;
             };
             if self.binary {
-                // For GNU grep, this is printed as far as separators are concerned.
+                // For separators, GNU grep treats this as printed.
                 self.printer.out.used = true;
                 self.selected = 1;
                 self.after_last = block.place(line_end(block.data, start, self.config.eol));
@@ -122,7 +120,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Takes the selected lines at `start..end`.
+    /// Processes the selected lines at `start..end`.
     fn select(&mut self, block: Block<'_>, start: usize, end: usize) -> Result<(), TooDeep> {
         self.print_pending(block, start)?;
         self.print_before(block, start)?;
@@ -134,7 +132,7 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Prints the lines at `start..end`, as many as may be. Where they end, and how many they are.
+    /// Prints the lines at `start..end`, up to the limit. Returns the end and the number of printed lines.
     fn print_selected(
         &mut self,
         block: Block<'_>,
@@ -159,13 +157,13 @@ impl<'a> Emitter<'a> {
         Ok((at, count))
     }
 
-    /// Prints lines after the last selected one that begin before `limit` in the block.
+    /// Prints lines after the last selected line that begin before `limit` in the block.
     fn print_pending(&mut self, block: Block<'_>, limit: usize) -> Result<(), TooDeep> {
         let from = self.after_last.max(self.printed_to.unwrap_or(0));
         let mut at = from.saturating_sub(block.offset) as usize;
         while self.pending > 0 && at < limit {
             let end = line_end(block.data, at, self.config.eol);
-            // As for GNU grep, a line that is no text is the last.
+            // As in GNU grep, a line that is not text ends the context.
             match self.print(block, at, end, false)? {
                 true => self.pending -= 1,
                 false => self.pending = 0,
@@ -175,7 +173,7 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Prints the lines before a selected one, and what separates them from others.
+    /// Prints the lines before a selected line, and the separator.
     fn print_before(&mut self, block: Block<'_>, start: usize) -> Result<(), TooDeep> {
         if !self.config.has_context() {
             return Ok(());
@@ -220,7 +218,7 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Prints a line; false if it is not text, and so is not printed.
+    /// Prints a line. Returns false if it is not text, and is therefore not printed.
     fn print(
         &mut self,
         block: Block<'_>,

@@ -1,4 +1,4 @@
-//! The files that a search goes through: what the command line names, and what is in directories.
+//! The files of a search: those on the command line, and those in directories.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -19,10 +19,10 @@ use super::walk::{self, Identity, Kind, identity, is_device};
 use super::{NOTHING_SELECTED, SELECTED, TROUBLE};
 use sleds_common::gnu::{self, Complaints};
 
-/// What standard output is.
+/// Type of standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StandardOutput {
-    /// A file; reading from it what is written to it would not end.
+    /// A file. Searching the output file would never end.
     File(Identity),
     /// `/dev/null`.
     Nowhere,
@@ -57,7 +57,7 @@ pub(super) struct Grep {
     pub(super) out: Output,
     pub(super) complaints: Complaints,
     pub(super) output: StandardOutput,
-    /// Lines begin with the file's name. Without an answer, the first file gives it.
+    /// True if lines begin with the file's name. For `None`, the first file decides.
     pub(super) show_names: Option<bool>,
     pub(super) trouble: bool,
 }
@@ -88,7 +88,7 @@ impl Grep {
         }
     }
 
-    /// Searches what the command line names. True if a line is selected, as in all of these.
+    /// Searches a file of the command line. Like all search functions here, returns true if a line is selected.
     fn named(&mut self, name: &OsStr) -> bool {
         if name != "-" {
             return self.path(Path::new(name), name.as_bytes(), true, true);
@@ -113,7 +113,7 @@ impl Grep {
         }
     }
 
-    /// Says something after everything that was printed before.
+    /// Prints a message after all previous output.
     fn say(&mut self, text: impl AsRef<[u8]>) {
         self.out.flush();
         self.complaints.note(text);
@@ -146,7 +146,7 @@ impl Grep {
         }
     }
 
-    /// True if the command line's globs leave the file out.
+    /// Returns true if the command line's globs exclude the file.
     fn skips(&self, name: &[u8], named: bool, directory: bool) -> bool {
         if !directory {
             return self.config.file_globs.exclude(name, named);
@@ -193,7 +193,7 @@ impl Grep {
         self.contents(file, &meta, shown, names, path.is_none())
     }
 
-    /// True if what is printed goes to the file that is read.
+    /// Returns true if the output goes to the searched file.
     fn is_output(&self, meta: &Metadata) -> bool {
         let prints = !self.config.count && !self.config.first_is_enough();
         let same = self.output == StandardOutput::File(identity(meta));
@@ -233,7 +233,7 @@ impl Grep {
         outcome.selected > 0
     }
 
-    /// Says why a file was not searched to its end.
+    /// Reports an error that ended the search of a file early.
     fn complain_of(&mut self, trouble: Trouble, shown: &[u8]) {
         match trouble {
             Trouble::Io(error) => self.complain(shown, &error),
@@ -241,7 +241,7 @@ impl Grep {
                 self.trouble = true;
                 self.say("stack overflow");
             }
-            // GNU grep goes no further.
+            // GNU grep exits here.
             Trouble::TooDeep(TooDeep::Perl(failure)) => {
                 self.say([shown, b": ", failure.reason().as_bytes()].concat());
                 std::process::exit(i32::from(TROUBLE));
@@ -249,7 +249,7 @@ impl Grep {
         }
     }
 
-    /// Prints what is to be said about a file as a whole.
+    /// Prints the output about a file as a whole.
     fn report(&mut self, outcome: Outcome, shown: &[u8], names: bool) {
         if outcome.binary_matches {
             self.say([shown, b": binary file matches"].concat());
@@ -271,8 +271,8 @@ impl Grep {
         }
     }
 
-    /// Leaves standard input where whoever reads on expects it: behind the last selected line if no
-    /// more were wanted, otherwise at the end.
+    /// Positions standard input for the next reader: after the last selected line if no more lines were wanted,
+    /// otherwise at the end.
     fn leave_stdin(&mut self, mut file: &File, start: u64, outcome: Outcome) {
         if self.config.quiet && !self.config.nobody && outcome.selected > 0 {
             return;
@@ -284,7 +284,7 @@ impl Grep {
         };
         let moved = file.seek(wanted);
         if moved.is_err() && wanted == SeekFrom::End(0) {
-            // Whoever writes into the pipe is not to be ended by this.
+            // The rest of a pipe is read, so that its writer does not receive SIGPIPE.
             let mut rest = vec![0; 64 << 10];
             while matches!(file.read(&mut rest), Ok(n) if n > 0) {}
         }
@@ -356,7 +356,7 @@ impl Grep {
     }
 }
 
-/// A file's name in messages; without `./` if the working directory is searched unasked.
+/// Returns a file's name for messages; without `./` if the working directory is searched by default.
 fn shown(path: &Path, here: bool) -> &[u8] {
     let name = path.as_os_str().as_bytes();
     match here {

@@ -1,10 +1,10 @@
-//! File names and shell patterns.
+//! Matches file names against shell patterns.
 
 use std::ffi::CString;
 
 use sleds_common::glob;
 
-/// True if `pattern` matches `name`, or, for `anywhere`, what follows some `/` in it.
+/// Returns true if `pattern` matches `name`, or, for `anywhere`, the part after any `/` in the name.
 pub(super) fn matches(pattern: &[u8], name: &[u8], anywhere: bool) -> bool {
     let Ok(pattern) = CString::new(pattern) else {
         return false;

@@ -1,4 +1,4 @@
-//! Whether a file is text, which its beginning tells, whatever is read first.
+//! Detects binary files from their beginning, whatever part is read first.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,15 +10,14 @@ use memchr::memchr;
 use super::block::Source;
 use super::config::{Binary, Config};
 
-/// A file is binary if there is a zero byte in so many at its beginning. GNU grep looks at as many at
-/// once.
+/// Number of bytes at the beginning that are searched for a zero byte. GNU grep reads as many at once.
 const HEAD_BYTES: usize = 96 << 10;
 
 pub(super) struct Head<'a> {
     source: &'a Source<'a>,
-    /// What is to be done with binary files, if it is not the same as with others.
+    /// Treatment of binary files, if it differs from that of text files.
     treatment: Option<Binary>,
-    /// Found out when first asked.
+    /// Result, determined on first use.
     binary: Option<bool>,
 }
 
@@ -33,12 +32,12 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Whether the file is binary and that matters. The piece at `offset` is one of its.
+    /// Returns true if the file is binary and this matters. `piece` is the part of the file at `offset`.
     pub(super) fn is_binary(&mut self, offset: u64, piece: &[u8]) -> bool {
         self.treatment.is_some() && self.has_zeroes(offset, piece)
     }
 
-    /// Whether the file is not to be searched, because it is binary.
+    /// Returns true if the file is not searched because it is binary.
     pub(super) fn leaves_out(&mut self, offset: u64, piece: &[u8]) -> bool {
         self.treatment == Some(Binary::WithoutMatch) && self.has_zeroes(offset, piece)
     }
@@ -50,7 +49,7 @@ impl<'a> Head<'a> {
             let wanted = length.min(HEAD_BYTES as u64) as usize;
             let head = match source.file {
                 Some(file) if offset > 0 || piece.len() < wanted => {
-                    // If it cannot be read, the reader meets the same and says so.
+                    // The reader will meet and report the same error.
                     Cow::Owned(read_at(file, source.start, wanted).unwrap_or_default())
                 }
                 None if offset > 0 => return false,
@@ -60,7 +59,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// The piece as it is searched: in a binary file, zero bytes end lines.
+    /// Returns the piece as it is searched: in a binary file, zero bytes end lines.
     pub(super) fn lines<'d>(&mut self, eol: u8, offset: u64, piece: &'d [u8]) -> Cow<'d, [u8]> {
         let any = self.treatment.is_some() && memchr(0, piece).is_some();
         if !(any && self.is_binary(offset, piece)) {
@@ -71,7 +70,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Bytes of `file` from `at` on, as many as are asked for if there are as many.
+/// Returns `length` bytes of `file` from `at` on, fewer at the end of the file.
 pub(super) fn read_at(file: &File, at: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut data = vec![0; length];
     let mut filled = 0;

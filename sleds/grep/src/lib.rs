@@ -1,8 +1,8 @@
 //! `sleds grep`: GNU's `grep`, in the order that costs least.
 //!
-//! From the command line (`args.rs`) comes a `Config`; each file (`files.rs`) is read in pieces, in any order
-//! (`pieces.rs`), which are searched as a whole (the crate `regex-posix`, `perl/`); what is found is printed in the
-//! order of the file (`emit.rs`, `line.rs`). Behaviour is that of GNU grep 3.8.
+//! The command line (`args.rs`) gives a `Config`. Each file (`files.rs`) is read in pieces, in any order (`pieces.rs`),
+//! and each piece is searched as a whole (the crate `regex-posix`, `perl/`). Matches are printed in the order of the
+//! file (`emit.rs`, `line.rs`). The behaviour is that of GNU grep 3.8.
 
 mod args;
 mod block;
@@ -38,7 +38,7 @@ use sleds_common::Tool;
 use sleds_common::gnu::{self, Complaints};
 use sleds_common::locale::{Charset, Locale};
 
-/// The tool, for the program.
+/// The tool's entry for the program.
 pub const TOOL: Tool = Tool {
     name: "grep",
     command: args::command,
@@ -71,7 +71,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
             eprint_usage();
             TROUBLE
         }
-        // GNU grep's exit code is not the one it documents here.
+        // GNU grep's exit code differs here from its documentation.
         Err(Refused::Argument(usage)) => {
             complaints.say(&usage.0);
             eprint_usage();
@@ -118,7 +118,7 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
     grep.all()
 }
 
-/// Makes the options agree with each other and with where the output goes.
+/// Makes the options consistent with each other and with the output.
 fn settle(config: &mut Config, locale: Locale, output: &StandardOutput) {
     config.utf8 = locale.charset() == Charset::Utf8;
     if *output == StandardOutput::Nowhere {
@@ -132,16 +132,16 @@ fn settle(config: &mut Config, locale: Locale, output: &StandardOutput) {
     }
     if config.patterns.is_empty() {
         if !config.invert {
-            // Nothing matches nothing, so there is nothing to read.
+            // An empty list of patterns matches nothing, so no file needs to be read.
             config.max_count = 0;
         }
-        // With `-v`, these do not count.
+        // With `-v`, these options have no effect.
         config.whole_lines = false;
         config.whole_words = false;
     }
 }
 
-/// Makes one expression of the patterns, or says what is wrong with them.
+/// Compiles the patterns into one expression, or reports their errors.
 fn compile(config: &Config, locale: Locale, complaints: &mut Complaints) -> Option<Regex> {
     let mut said = Said::default();
     let regex = Regex::new(config, locale, &mut said);

@@ -6,12 +6,12 @@ use super::output::Output;
 use super::regex::{Regex, TooDeep};
 use super::runs::count_ends;
 
-/// A line without its end mark.
+/// A line without its terminator.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'l> {
     pub(super) offset: u64,
     pub(super) text: &'l [u8],
-    /// It is printed for itself, not because of a line near it.
+    /// True for a selected line, false for a context line.
     pub(super) selected: bool,
 }
 
@@ -28,18 +28,18 @@ pub(super) struct Printer<'a> {
     name: Option<&'a [u8]>,
     /// A line was not printed because it is not text.
     pub(super) invalid: bool,
-    /// How many lines end before a byte of the file.
+    /// A byte of the file, and the number of lines that end before it.
     counted: (u64, u64),
-    /// Columns that a number takes at least.
+    /// Minimum width of a number in columns.
     width: usize,
     /// Lines are printed whole and without colours.
     plain: bool,
-    /// And with nothing before them.
+    /// Lines are plain, and have no prefix.
     bare: bool,
 }
 
 impl<'a> Printer<'a> {
-    /// For a file of `length` bytes, if that is known.
+    /// Makes a printer for a file of `length` bytes, if the length is known.
     pub(super) fn new(
         config: &'a Config,
         out: &'a mut Output,
@@ -64,12 +64,12 @@ impl<'a> Printer<'a> {
         self.counted = (offset, lines);
     }
 
-    /// How many lines there are up to where lines have been counted.
+    /// Returns the number of lines counted so far.
     pub(super) fn lines(&self) -> u64 {
         self.counted.1
     }
 
-    /// Counts the lines of a block that is done with.
+    /// Counts the lines of a processed block.
     pub(super) fn count_block(&mut self, block: Block<'_>) {
         if self.config.line_number {
             let end = block.offset + block.data.len() as u64;
@@ -78,11 +78,11 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// How many lines end before byte `at`, which lies in `block` or before it.
+    /// Returns the number of lines that end before byte `at`, which lies in `block` or before it.
     fn lines_before(&mut self, at: u64, block: Block<'_>) -> u64 {
         let eol = self.config.eol;
         if at < self.counted.0 {
-            // A line before the current block, or one that is printed again.
+            // A line before the current block, or a line that is printed again.
             let to = (self.counted.0.min(block.offset + block.data.len() as u64)) - block.offset;
             let between = &block.data[(at - block.offset) as usize..to as usize];
             return self.counted.1 - count_ends(between, eol);
@@ -93,12 +93,12 @@ impl<'a> Printer<'a> {
         self.counted.1
     }
 
-    /// True if `lines` can be printed as they are.
+    /// Returns true if `lines` can be printed unchanged.
     pub(super) fn takes_many(&self, lines: &[u8]) -> bool {
         self.bare && self.is_text(lines)
     }
 
-    /// Prints `lines`, which [`Printer::takes_many`] has allowed.
+    /// Prints `lines`, for which [`Printer::takes_many`] must have returned true.
     pub(super) fn many(&mut self, lines: &[u8]) {
         self.out.write(lines);
         if lines.last() != Some(&self.config.eol) {
@@ -113,14 +113,14 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// True if `text` may be printed: it is text, or does not have to be.
+    /// Returns true if `text` may be printed: it is text, or need not be.
     fn is_text(&self, text: &[u8]) -> bool {
         let valid = || !self.config.utf8 || std::str::from_utf8(text).is_ok();
         let has_zeroes = || self.config.eol != 0 && memchr::memchr(0, text).is_some();
         self.config.binary == Binary::Text || valid() && !has_zeroes()
     }
 
-    /// Prints a line of `block`; false if it is not text, and so is not printed.
+    /// Prints a line of `block`. Returns false if it is not text, and is therefore not printed.
     pub(super) fn line(
         &mut self,
         regex: &mut Regex,
@@ -136,7 +136,7 @@ impl<'a> Printer<'a> {
             return Ok(true);
         }
         let mut rest = line.text;
-        // A line that is not selected has matches when `-v` selects.
+        // With `-v`, lines that are not selected have matches.
         let matching = line.selected != self.config.invert;
         let colors = self.out.colors();
         let (line_color, match_color) = colors.of_line(line.selected, self.config.invert);
@@ -159,7 +159,7 @@ impl<'a> Printer<'a> {
         Ok(true)
     }
 
-    /// Prints a line of which nothing is marked, with its end if that is there.
+    /// Prints a line without colours, with its terminator if present.
     fn plain_line(&mut self, line: Line<'_>, block: Block<'_>) {
         let start = (line.offset - block.offset) as usize;
         let end = start + line.text.len();
@@ -173,8 +173,8 @@ impl<'a> Printer<'a> {
         self.out.end_line();
     }
 
-    /// Prints the matches of a line, and without `-o` what is between them. Where what is left to print
-    /// begins; `None` if a match is not text.
+    /// Prints the matches of a line and, without `-o`, the text between them. Returns the beginning of the remaining
+    /// text; `None` if a match is not text.
     fn matches(
         &mut self,
         regex: &mut Regex,
@@ -183,7 +183,7 @@ impl<'a> Printer<'a> {
         (line_color, match_color): (&[u8], &[u8]),
     ) -> Result<Option<usize>, TooDeep> {
         let only = self.config.only_matching;
-        // What has been printed, and from where to look on; the same unless matches were empty.
+        // End of the printed text, and start of the next search. They differ only after empty matches.
         let (mut printed, mut from) = (0, 0);
         while from <= line.text.len() {
             let Some(found) = regex.find_in_line(line.text, from)? else {
@@ -215,8 +215,8 @@ impl<'a> Printer<'a> {
         Ok(Some(printed))
     }
 
-    /// Prints what stands before `text`, which is of `line` and begins at byte `offset`; false if it
-    /// is not text.
+    /// Prints the prefix of `text`, which belongs to `line` and begins at byte `offset`. Returns false if it is not
+    /// text.
     fn head(&mut self, text: &[u8], line: Line<'_>, offset: u64, block: Block<'_>) -> bool {
         if !self.is_text(text) {
             self.invalid = true;
@@ -242,8 +242,8 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Columns for the numbers of lines and bytes, so that with `-T` they are aligned: as many as the
-/// file's length has, or the largest number.
+/// Returns the column width of line numbers and byte offsets, so that they are aligned with `-T`: the digits of the
+/// file's length, or of the largest number.
 fn width(config: &Config, length: Option<u64>) -> usize {
     if !config.initial_tab {
         return 0;

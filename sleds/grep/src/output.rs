@@ -1,4 +1,4 @@
-//! Standard output: gathered, and written when there is enough of it.
+//! Buffered standard output.
 
 use std::io;
 use std::process::exit;
@@ -8,7 +8,7 @@ use super::color::Colors;
 use super::config::Config;
 use sleds_common::gnu;
 
-/// Bytes gathered before they are written.
+/// Buffer size at which the output is written.
 const ENOUGH: usize = 64 << 10;
 
 pub(super) struct Output {
@@ -17,7 +17,7 @@ pub(super) struct Output {
     colors: Rc<Colors>,
     line_buffered: bool,
     null_names: bool,
-    /// Something has been printed, of any file.
+    /// True after any output, for any file.
     pub(super) used: bool,
 }
 
@@ -57,7 +57,7 @@ impl Output {
         self.buf = buf;
     }
 
-    /// A line has ended.
+    /// Marks the end of a line.
     pub(super) fn end_line(&mut self) {
         if self.line_buffered {
             self.flush();
@@ -108,7 +108,7 @@ impl Output {
         self.colored(&colors.filename, name);
     }
 
-    /// The file's name before a line or a count.
+    /// Prints the file's name before a line or a count.
     pub(super) fn filename_before(&mut self, name: &[u8], separator: u8) {
         self.filename(name);
         match self.null_names {
@@ -117,14 +117,14 @@ impl Output {
         }
     }
 
-    /// The file's name on a line of its own.
+    /// Prints the file's name as a line.
     pub(super) fn filename_alone(&mut self, name: &[u8]) {
         self.filename(name);
         self.write(if self.null_names { b"\0" } else { b"\n" });
         self.end_line();
     }
 
-    /// A number before a line.
+    /// Prints a number before a line.
     pub(super) fn number(&mut self, number: u64, line: bool, width: usize, separator: u8) {
         let mut digits = [b' '; 20];
         let (mut at, mut rest) = (digits.len(), number);
@@ -156,7 +156,7 @@ impl Output {
         }
     }
 
-    /// Gathers everything in memory.
+    /// Makes an output that collects everything in memory.
     #[cfg(test)]
     pub(super) fn into_memory(config: &Config) -> Output {
         let mut output = Output::new(config, Colors::none());
@@ -164,7 +164,7 @@ impl Output {
         output
     }
 
-    /// What was gathered.
+    /// Returns the collected output.
     #[cfg(test)]
     pub(super) fn gathered(mut self) -> Vec<u8> {
         self.flush();
@@ -175,14 +175,14 @@ impl Output {
     }
 }
 
-/// Where output goes.
+/// Destination of the output.
 enum Sink {
     StandardOutput,
     #[cfg(test)]
     Memory(Vec<u8>),
 }
 
-/// Writes all of `text`; without an output there is nothing more to do.
+/// Writes all of `text`. Exits if the output cannot be written.
 fn write_out(mut text: &[u8]) {
     while !text.is_empty() {
         match rustix::io::write(rustix::stdio::stdout(), text) {

@@ -1,4 +1,4 @@
-//! The list of patterns, as the command line and files give it.
+//! The list of patterns, from the command line and from files.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use sleds_common::gnu;
 
-/// Patterns without repetitions.
+/// Patterns without duplicates.
 #[derive(Default)]
 pub(super) struct Patterns {
     list: Vec<Vec<u8>>,
@@ -15,7 +15,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Adds the patterns that are the lines of `text`.
+    /// Adds each line of `text` as a pattern.
     pub(super) fn add(&mut self, text: &[u8]) {
         for line in text.split(|b| *b == b'\n') {
             if self.seen.insert(line.to_vec()) {
@@ -24,7 +24,7 @@ impl Patterns {
         }
     }
 
-    /// Adds the patterns in the file `name`; `-` is standard input. An empty file has none.
+    /// Adds the patterns in the file `name`; `-` is standard input. An empty file has no patterns.
     pub(super) fn add_file(&mut self, name: &OsStr) -> Result<(), Vec<u8>> {
         let text = read(name)?;
         if !text.is_empty() {
@@ -38,7 +38,7 @@ impl Patterns {
     }
 }
 
-/// All of the file `name`, where `-` is standard input; or what to say about it.
+/// Reads the file `name`, where `-` is standard input. The error is the message to print.
 pub(super) fn read(name: &OsStr) -> Result<Vec<u8>, Vec<u8>> {
     let mut text = Vec::new();
     let read = match name.as_bytes() {

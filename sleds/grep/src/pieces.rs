@@ -1,11 +1,12 @@
-//! Searches a file in pieces that come in any order.
+//! Searches a file in pieces that arrive in any order.
 //!
-//! Three ways, by what is asked:
-//! - is any line selected: the first one found in any piece answers;
-//! - how many lines are: the sum over the pieces;
-//! - which ones: pieces that come in turn are printed at once; of those that come before their turn a
-//!   [`Digest`] is kept. When the digests take more memory than [`KEEP_BYTES`], only the piece's
-//!   place is kept, and it is read again when its turn comes.
+//! The request selects one of three ways:
+//!
+//! - Is any line selected: the first selected line in any piece answers.
+//! - The number of selected lines: the sum over the pieces.
+//! - The selected lines: a piece that arrives in order is printed at once. For a piece that arrives early, a [`Digest`]
+//!   is kept. If the digests take more memory than [`KEEP_BYTES`], only the piece's place is kept, and the piece is
+//!   read again when it is due.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,14 +23,13 @@ use super::output::Output;
 use super::regex::{Regex, TooDeep};
 use super::runs::{Runs, count_ends};
 
-/// Memory that digests may take, in bytes.
+/// Memory limit of digests in bytes.
 const KEEP_BYTES: usize = 64 << 20;
 
-/// Bytes that are read at once: enough that the calls cost nothing, little enough for the processor's
-/// caches.
+/// Bytes per read: large enough to hide the cost of the calls, and small enough for the processor's caches.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Why a search ended early.
+/// Error that ended a search early.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Io(io::Error),
@@ -48,9 +48,9 @@ impl From<TooDeep> for Trouble {
     }
 }
 
-/// Gives out a file's pieces; whole lines each, every byte once, in any order.
+/// Returns a file's pieces: whole lines, every byte once, in any order.
 pub(super) trait Pieces {
-    /// The next piece: where it is, counted from where the search began, and what it holds.
+    /// Returns the next piece: its offset relative to the beginning of the search, and its content.
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>>;
 }
 
@@ -62,8 +62,8 @@ impl Pieces for Reader<'_> {
     }
 }
 
-/// A reader of `file`, as `config` says. Where others read on from where the last selected line ends
-/// (`leaves_position`), that line has to be the last in the order of the file.
+/// Makes a reader of `file` according to `config`. If another process continues after the last selected line
+/// (`leaves_position`), that line must be the last in the order of the file.
 pub(super) fn reader<'f>(
     file: &'f File,
     config: &Config,
@@ -79,14 +79,14 @@ pub(super) fn reader<'f>(
         unit: Unit::Records(config.eol),
         chunk: CHUNK_BYTES,
     };
-    // One selected line is enough, whichever it is.
+    // Any one selected line is sufficient.
     match config.first_is_enough() || config.count && config.max_count == 1 {
         true => Reader::for_first_hit(file, options),
         false => Reader::new(file, options),
     }
 }
 
-/// Searches all pieces. What was found until something went wrong is told too.
+/// Searches all pieces. In case of an error, also returns the result up to the error.
 pub(super) fn search(
     config: &Config,
     regex: &mut Regex,
@@ -114,7 +114,7 @@ pub(super) fn search(
     (emitter.finish(), trouble)
 }
 
-/// Counts selected lines, as many as are wanted.
+/// Counts selected lines, up to the limit.
 fn tally(
     config: &Config,
     regex: &mut Regex,
@@ -164,7 +164,7 @@ fn tally_piece(
         if outcome.selected < most {
             continue;
         }
-        // The lines of a run that are too many.
+        // Removes the excess lines of the last run.
         let over = outcome.selected - most;
         let end = super::runs::back(lines, end, start, over, config.eol).0;
         outcome.selected = most;
@@ -174,10 +174,10 @@ fn tally_piece(
     Ok(())
 }
 
-/// What is known of a piece that came before its turn.
+/// Data of a piece that arrived early.
 enum Early {
     Digest(Digest),
-    /// Only how long it is.
+    /// Only its length.
     Place(u64),
 }
 
@@ -189,7 +189,7 @@ struct Ordered<'a, 'e> {
     emitter: &'e mut Emitter<'a>,
     early: BTreeMap<u64, Early>,
     early_bytes: usize,
-    /// Everything before has been printed.
+    /// Offset up to which everything is printed.
     done_to: u64,
 }
 
@@ -206,12 +206,12 @@ impl Ordered<'_, '_> {
                 return Ok(());
             }
         }
-        // What is missing between the others was cut off the file.
+        // Missing parts between the others were truncated from the file.
         self.catch_up(true)?;
         Ok(())
     }
 
-    /// Prints a piece whose turn it is.
+    /// Prints a piece that is due.
     fn in_turn(&mut self, data: &[u8]) -> Result<Flow, Trouble> {
         let offset = self.done_to;
         let lines = self.head.lines(self.config.eol, offset, data);
@@ -223,7 +223,7 @@ impl Ordered<'_, '_> {
         Ok(self.emitter.feed(block, Runs::search(self.config.invert))?)
     }
 
-    /// Keeps a piece that came before its turn.
+    /// Keeps a piece that arrived early.
     fn keep(&mut self, offset: u64, data: &[u8]) -> Result<(), TooDeep> {
         let can_read_again = self.source.file.is_some();
         let early = if self.early_bytes > KEEP_BYTES && can_read_again {
@@ -239,7 +239,7 @@ impl Ordered<'_, '_> {
         Ok(())
     }
 
-    /// Prints what was kept and has its turn now; with `all`, whatever was kept.
+    /// Prints kept pieces that are due; with `all`, every kept piece.
     fn catch_up(&mut self, all: bool) -> Result<Flow, Trouble> {
         while let Some(entry) = self.early.first_entry() {
             let offset = *entry.key();
@@ -268,7 +268,7 @@ impl Ordered<'_, '_> {
         Ok(Flow::More)
     }
 
-    /// Reads a piece again; less of it if the file has become shorter.
+    /// Reads a piece again. The result is shorter if the file was truncated.
     fn again(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         let read = |file| read_at(file, self.source.start + offset, length as usize);
         self.source.file.map_or(Ok(Vec::new()), read)

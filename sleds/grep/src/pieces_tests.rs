@@ -23,7 +23,7 @@ impl Pieces for Given<'_> {
     }
 }
 
-/// Whole lines, in pieces that end at some of the lines' ends.
+/// Cuts whole lines into pieces that end at some of the line ends.
 fn pieces(data: &[u8], cuts: &[usize]) -> Vec<(usize, usize)> {
     let mut ends: Vec<usize> = cuts
         .iter()
@@ -49,7 +49,7 @@ fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool,
     let regex = Regex::new(config, locale, &mut Said::default());
     let mut regex = regex.expect("the pattern is right");
     let mut out = Output::into_memory(config);
-    // Whether it is binary is looked up in the file, if its beginning comes late.
+    // If the beginning arrives late, the file itself is checked for zero bytes.
     let file = tempfile::tempfile().expect("a file");
     file.write_all_at(data, 0).expect("it takes the data");
     let source = Source {
@@ -64,7 +64,7 @@ fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool,
     };
     let (outcome, trouble) = search(config, &mut regex, &mut out, &source, &mut given);
     assert!(trouble.is_none());
-    // Without `-c`, only whether there are any is shown.
+    // Without `-c`, the output only shows if any line is selected.
     let shown = match config.count {
         true => outcome.selected,
         false => outcome.selected.min(1),

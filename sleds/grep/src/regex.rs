@@ -1,4 +1,4 @@
-//! What lines are searched for, in either language.
+//! The compiled patterns, in either language.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) enum Regex {
     Perl(Box<perl::Regex>),
 }
 
-/// A search was given up: there are too many ways to match.
+/// The search was abandoned: the pattern has too many ways to match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TooDeep {
     /// Repetitions nest too deeply in a line.
@@ -34,7 +34,7 @@ impl From<perl::Failure> for TooDeep {
     }
 }
 
-/// What there is to say about patterns.
+/// Messages about patterns.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) warnings: Vec<&'static str>,
@@ -42,7 +42,7 @@ pub(super) struct Said {
 }
 
 impl Regex {
-    /// Reads the patterns of `config`; `None` if they are wrong.
+    /// Compiles the patterns of `config`; `None` if they are invalid.
     pub(super) fn new(config: &Config, locale: Locale, said: &mut Said) -> Option<Regex> {
         let syntax = match config.matcher.unwrap_or(Matcher::Basic) {
             Matcher::Basic => Syntax::Basic,
@@ -75,8 +75,8 @@ impl Regex {
         }
     }
 
-    /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
-    /// line begins. The range is without the line's end.
+    /// Returns the first matching line in `lines`, which holds whole lines, at or after `from`, where a line begins.
+    /// The range excludes the line's terminator.
     pub(super) fn find_line(
         &mut self,
         lines: &[u8],
@@ -88,7 +88,7 @@ impl Regex {
         }
     }
 
-    /// How many of `lines` match.
+    /// Returns the number of matching lines.
     pub(super) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
         let regex = match self {
             Regex::Posix(regex) => return Ok(regex.count_lines(lines)?),
@@ -102,7 +102,7 @@ impl Regex {
         Ok(count)
     }
 
-    /// Where the first match at or after `from` is in `line`, which is without its end and matches.
+    /// Returns the first match at or after `from` in `line`, which has no terminator and matches.
     pub(super) fn find_in_line(
         &mut self,
         line: &[u8],
@@ -127,7 +127,7 @@ fn perl(config: &Config, locale: Locale) -> Result<Regex, String> {
         whole_words: config.whole_words,
     };
     let pattern = match &config.patterns[..] {
-        // Without patterns none matches.
+        // An empty list of patterns matches nothing.
         [] => &b"(*FAIL)"[..],
         [pattern] => pattern,
         _ => return Err("the -P option only supports a single pattern".to_owned()),

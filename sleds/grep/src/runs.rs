@@ -1,14 +1,14 @@
-//! Selected lines, one after the other, as runs: with `-v` a run is all lines up to the next one
-//! that matches, otherwise it is one line.
+//! Selected lines as runs, one after the other. Without `-v` a run is one line. With `-v` a run contains all lines up
+//! to the next matching line.
 
 use memchr::{memchr, memrchr};
 
 use super::regex::{Regex, TooDeep};
 
-/// A run: where it begins and ends in a buffer of whole lines, with the end of its last line.
+/// A run: its range in a buffer of whole lines, including the terminator of its last line.
 pub(super) type Run = (usize, usize);
 
-/// Where the runs of a buffer come from.
+/// Source of the runs of a buffer.
 pub(super) enum Runs<'r> {
     Search { invert: bool, at: usize },
     Known(std::slice::Iter<'r, Run>),
@@ -42,13 +42,13 @@ impl Runs<'_> {
     }
 }
 
-/// The end of the line that begins at `at`, with its end mark if it has one.
+/// Returns the end of the line that begins at `at`, including its terminator.
 pub(super) fn line_end(lines: &[u8], at: usize, eol: u8) -> usize {
     memchr(eol, &lines[at..]).map_or(lines.len(), |n| at + n + 1)
 }
 
-/// Where the `count` lines before `at`, where a line begins, begin; and how many of them there are
-/// at or after `floor`.
+/// Returns the beginning of the `count` lines before `at`, where a line begins, and the number of those lines at or
+/// after `floor`.
 pub(super) fn back(lines: &[u8], at: usize, floor: usize, count: u64, eol: u8) -> (usize, u64) {
     let (mut start, mut n) = (at, 0);
     while n < count && start > floor {
@@ -58,7 +58,7 @@ pub(super) fn back(lines: &[u8], at: usize, floor: usize, count: u64, eol: u8) -
     (start, n)
 }
 
-/// How many line ends `bytes` holds.
+/// Returns the number of line terminators in `bytes`.
 pub(super) fn count_ends(bytes: &[u8], eol: u8) -> u64 {
     memchr::memchr_iter(eol, bytes).count() as u64
 }

@@ -1,4 +1,4 @@
-//! The files under a directory, in the order in which the system lists them.
+//! Lists the files in a directory, in the order of the system.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,9 +7,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// What is in a directory.
+/// An entry of a directory.
 pub(super) struct Entry {
-    /// With the directory's name before it.
+    /// Path with the directory's name.
     pub(super) path: PathBuf,
     pub(super) name: OsString,
     pub(super) kind: Kind,
@@ -21,23 +21,23 @@ pub(super) enum Kind {
     Directory,
     /// A link that is not followed.
     Link,
-    /// Something that is opened only when asked for.
+    /// A file that is opened only on request.
     Device,
 }
 
-/// A directory, as what it is, whatever it is called.
+/// Identity of a directory, independent of its name.
 pub(super) type Identity = (u64, u64);
 
 pub(super) fn identity(meta: &fs::Metadata) -> Identity {
     (meta.dev(), meta.ino())
 }
 
-/// True for devices, FIFOs and sockets.
+/// Returns true for devices, FIFOs and sockets.
 pub(super) fn is_device(kind: fs::FileType) -> bool {
     kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
 }
 
-/// `directory/name`, with one slash.
+/// Returns `directory/name`, with one slash.
 fn join(directory: &Path, name: &[u8]) -> PathBuf {
     let mut path = directory.as_os_str().as_bytes().to_vec();
     if path.last() != Some(&b'/') {
@@ -47,8 +47,8 @@ fn join(directory: &Path, name: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(path))
 }
 
-/// What is in `directory`. With `follow`, a link is what it leads to, or a file that cannot be
-/// opened if it leads nowhere.
+/// Lists `directory`. With `follow`, a link has the type of its target; a link without a target is a file that cannot
+/// be opened.
 pub(super) fn list(directory: &Path, follow: bool) -> io::Result<Vec<io::Result<Entry>>> {
     let entries = fs::read_dir(directory)?;
     let entries = entries.map(|entry| {

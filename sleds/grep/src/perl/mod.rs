@@ -1,7 +1,7 @@
-//! Perl's regular expressions: PCRE2, asked line by line.
+//! Perl's regular expressions: PCRE2, called line by line.
 //!
-//! Bytes that are no characters match nothing, and divide a line: a match lies before, between or
-//! behind them, where `^` and `$` hold only at the line's own ends. PCRE2 sees to that.
+//! Bytes that are not characters match nothing, and divide a line. A match lies before, between or after them, and `^`
+//! and `$` hold only at the line's own ends. PCRE2 implements this.
 
 mod sys;
 
@@ -12,17 +12,17 @@ use memchr::memchr;
 use sys::Code;
 pub(super) use sys::Failure;
 
-/// How to read the pattern and lines.
+/// Options of the pattern and of lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     pub(super) icase: bool,
     /// Characters are UTF-8, not bytes.
     pub(super) utf8: bool,
-    /// Ends a line.
+    /// The byte that ends a line.
     pub(super) eol: u8,
     /// A match is a whole line.
     pub(super) whole_lines: bool,
-    /// A match has no part of a word before and behind it.
+    /// A match has no word character directly before or after it.
     pub(super) whole_words: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Regex {
 }
 
 impl Regex {
-    /// Reads `pattern`, or says in PCRE2's words what is wrong with it.
+    /// Compiles `pattern`. The error is PCRE2's text.
     pub(super) fn new(pattern: &[u8], options: Options) -> Result<Regex, String> {
         let words = options.whole_words && !options.whole_lines;
         let pattern = match words {
@@ -46,8 +46,8 @@ impl Regex {
         })
     }
 
-    /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
-    /// line begins. The range is without the line's end.
+    /// Returns the first matching line in `lines`, which holds whole lines, at or after `from`, where a line begins.
+    /// The range excludes the line's terminator.
     pub(super) fn find_line(
         &mut self,
         lines: &[u8],
@@ -63,7 +63,7 @@ impl Regex {
         Ok(None)
     }
 
-    /// Where the first match at or after `from` is in `line`, which is without its end.
+    /// Returns the first match at or after `from` in `line`, which has no terminator.
     pub(super) fn find(
         &mut self,
         line: &[u8],

@@ -1,7 +1,7 @@
-//! PCRE2, without its sharp edges.
+//! A safe wrapper of PCRE2.
 //!
-//! The unsafe code rests on this invariant: the pointers of a [`Code`] are to what PCRE2 made for it,
-//! all of them there, used by nobody else, and given back once, when it is dropped.
+//! Invariant of the unsafe code: the pointers of a [`Code`] are valid objects that PCRE2 made for it. No other code
+//! uses them, and they are freed once, when the [`Code`] is dropped.
 #![allow(unsafe_code, reason = "PCRE2 is a library in C")]
 
 use std::ops::Range;
@@ -11,15 +11,15 @@ use pcre2_sys::*;
 
 use super::Options;
 
-/// Bytes of the stack for PCRE2's machine code: at first, and at most.
+/// Bytes of the stack for PCRE2's machine code: initial and maximum.
 const STACK_BYTES: [usize; 2] = [32 << 10, 1 << 30];
 
-/// PCRE2 gave up; its number for why.
+/// PCRE2 abandoned a search; contains its error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Failure(i32);
 
 impl Failure {
-    /// In GNU grep's words.
+    /// Returns the error in GNU grep's words.
     pub(in super::super) fn reason(self) -> String {
         let what = match self.0 {
             PCRE2_ERROR_NOMEMORY => "memory exhausted",
@@ -34,18 +34,18 @@ impl Failure {
     }
 }
 
-/// A pattern, compiled, and what searching with it needs.
+/// A compiled pattern, and the objects for searching with it.
 pub(super) struct Code {
     code: NonNull<pcre2_code_8>,
     data: NonNull<pcre2_match_data_8>,
     context: NonNull<pcre2_match_context_8>,
-    /// Without it, what the machine code may use is small.
+    /// Stack of the machine code. Without it, the machine code has only a small stack.
     stack: Option<NonNull<pcre2_jit_stack_8>>,
-    /// Classes and cases of bytes, in the locale; in UTF-8 PCRE2 has its own.
+    /// Classes and cases of bytes in the locale. In UTF-8, PCRE2 uses its own.
     _tables: Option<Tables>,
 }
 
-// SAFETY: PCRE2 does not mind which thread uses its objects, as long as it is one at a time.
+// SAFETY: PCRE2's objects may be used from any thread, as long as it is one at a time.
 unsafe impl Send for Code {}
 
 impl Code {
@@ -53,7 +53,7 @@ impl Code {
         let tables = (!options.utf8).then(Tables::of_locale);
         let code = compile(pattern, options, tables.as_ref())?;
         let [first, most] = STACK_BYTES;
-        // SAFETY: the code is valid. If it cannot be made machine code, it is interpreted.
+        // SAFETY: the code is valid. If it cannot be compiled to machine code, it is interpreted.
         let (data, context, stack) = unsafe {
             pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE);
             (
@@ -65,7 +65,7 @@ impl Code {
         let (Some(data), Some(context)) = (NonNull::new(data), NonNull::new(context)) else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Code>());
         };
-        // SAFETY: the context is valid; the stack lives as long, or is null, which stands for a small one.
+        // SAFETY: the context is valid; the stack lives as long, or is null, which selects a small stack.
         unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.cast()) };
         Ok(Code {
             code,
@@ -76,13 +76,13 @@ impl Code {
         })
     }
 
-    /// The first match at or after `from` in `text`.
+    /// Returns the first match at or after `from` in `text`.
     pub(super) fn find(
         &mut self,
         text: &[u8],
         from: usize,
     ) -> Result<Option<Range<usize>>, Failure> {
-        // SAFETY: by the module's invariant; the text is as long as is said.
+        // SAFETY: by the module's invariant; the text has the given length.
         let code = unsafe {
             pcre2_match_8(
                 self.code.as_ptr(),
@@ -101,7 +101,7 @@ impl Code {
         }
     }
 
-    /// Where the last match was.
+    /// Returns the range of the last match.
     fn found(&self) -> Range<usize> {
         // SAFETY: after a match, the vector has at least one pair.
         let [start, end] = unsafe {
@@ -112,7 +112,7 @@ impl Code {
     }
 }
 
-/// Has PCRE2 compile a pattern; what it gives is the caller's.
+/// Compiles a pattern. The caller owns the result.
 fn compile(
     pattern: &[u8],
     options: Options,
@@ -125,12 +125,12 @@ fn compile(
     if options.utf8 {
         flags |= PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
     }
-    // SAFETY: a context of our own, freed below.
+    // SAFETY: makes a new context, freed below.
     let settings = unsafe { pcre2_compile_context_create_8(ptr::null_mut()) };
     let settings = NonNull::new(settings).ok_or("memory exhausted")?;
     let (mut error, mut at) = (0, 0);
-    // SAFETY: the caller keeps the tables as long as the code; the pattern is as long as is said, the
-    // numbers have room, and the context is not used again.
+    // SAFETY: the caller keeps the tables as long as the code; the pattern has the given length, the output arguments
+    // are valid, and the context is not used again.
     let code = unsafe {
         if options.whole_lines {
             pcre2_set_compile_extra_options_8(settings.as_ptr(), PCRE2_EXTRA_MATCH_LINE);
@@ -165,22 +165,22 @@ struct Tables(*const u8);
 
 impl Tables {
     fn of_locale() -> Tables {
-        // SAFETY: without a context, memory is the C library's.
+        // SAFETY: without a context, PCRE2 allocates with the C library.
         Tables(unsafe { pcre2_maketables_8(ptr::null_mut()) })
     }
 }
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // SAFETY: they were made without a context, and whoever used them is gone.
+        // SAFETY: the tables were made without a context, and are no longer in use.
         unsafe { pcre2_maketables_free_8(ptr::null_mut(), self.0) }
     }
 }
 
-/// What PCRE2 says about an error in a pattern.
+/// Returns PCRE2's text for an error in a pattern.
 fn message(error: i32) -> String {
     let mut text = [0; 256];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the given length.
     let len = unsafe { pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
     let len = usize::try_from(len).unwrap_or(0);
     String::from_utf8_lossy(&text[..len]).into_owned()
