@@ -1,8 +1,7 @@
-//! A small machine inside this one: little memory for the page cache, and a slow disk.
+//! Simulates a small machine: little memory for the page cache, and a slow disk.
 //!
-//! Made of control groups, version 1 (`memory`, `blkio`) or 2. This process goes into the group, so
-//! that everything it starts lives there; when [`Limited`] is dropped it goes back to where it was, and
-//! the groups are removed. Only root may do this.
+//! Uses control groups, version 1 (`memory`, `blkio`) or 2. This process enters the group, so that everything it starts
+//! runs in the group. A drop of [`Limited`] moves the process back, and removes the groups. Requires root.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -10,38 +9,38 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Where control groups are mounted.
+/// Mount point of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
-/// What the groups are called, before the number of the process that made them.
+/// Prefix of a group's name. The number of the process that made the group follows.
 const PREFIX: &str = "sleds-bench-";
 
-/// "Without a limit", in a form that control groups take as a number.
+/// "Without a limit", in a form that control groups accept as a number.
 pub(super) const UNLIMITED: u64 = 1 << 40;
 
-/// How much there is.
+/// Limits of the simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Bytes of memory, page cache included.
     pub(super) memory: u64,
-    /// Bytes a second that can be read from the disk.
+    /// Bytes per second that can be read from the disk.
     pub(super) read_bps: u64,
 }
 
-/// While it lives, this process and its children are limited.
+/// Limits this process and its children until dropped.
 pub(super) struct Limited {
     groups: Vec<Group>,
-    /// The disk that is throttled, as `MAJOR:MINOR`.
+    /// The throttled disk, as `MAJOR:MINOR`.
     pub(super) disk: String,
 }
 
 struct Group {
     made: PathBuf,
-    /// The `cgroup.procs` this process came from.
+    /// The `cgroup.procs` of this process's previous group.
     home: PathBuf,
 }
 
 impl Group {
-    /// Makes a group below `parent`, sets it up, and moves this process into it.
+    /// Makes a group below `parent`, configures it, and moves this process into it.
     fn enter(parent: &Path, settings: &[(&str, String)]) -> Result<Group> {
         remove_abandoned(parent);
         let made = parent.join(format!("{PREFIX}{}", std::process::id()));
@@ -63,21 +62,21 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // If either fails, an empty group is left, which limits nobody.
+        // If either call fails, an empty group remains, which limits no process.
         let _ = fs::write(&self.home, std::process::id().to_string());
         let _ = fs::remove_dir(&self.made);
     }
 }
 
-/// Removes the groups of processes that were killed before they could. Of one that is in use the
-/// process is there.
+/// Removes the groups of processes that were killed before they could remove them. The process of a group in use still
+/// exists.
 fn remove_abandoned(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
-            // It fails if a program that outlived its measurer is in there.
+            // Fails if the group contains a program that outlived its measuring process.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -89,10 +88,10 @@ fn write(path: &Path, value: &str) -> Result<()> {
 }
 
 impl Limited {
-    /// Goes into groups in which the disk under `directory` is slow.
+    /// Enters groups in which the disk under `directory` is slow.
     ///
     /// # Errors
-    /// If control groups are not there or not ours to make, or nothing is known of the disk.
+    /// If control groups are missing or may not be created, or if the disk cannot be determined.
     pub(super) fn enter(directory: &Path, limits: Limits) -> Result<Limited> {
         let disk = disk_under(directory)?;
         let memory = limits.memory.to_string();
@@ -125,8 +124,8 @@ impl Drop for Limited {
     }
 }
 
-/// The directory of the group this process is in, under version 1's `controller` or, with none,
-/// version 2. Of version 2 it is the parent, as a group with processes cannot have limited children.
+/// Returns the directory of this process's group, under version 1's `controller` or, for an empty name, version 2. For
+/// version 2, returns the parent, since a group with processes cannot have limited children.
 fn parent(controller: &str) -> Result<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
     let path = group_of(&groups, controller)
@@ -137,7 +136,7 @@ fn parent(controller: &str) -> Result<PathBuf> {
         return Ok(Path::new(ROOT).join(above));
     }
     let whole = Path::new(ROOT).join(controller).join(inside);
-    // In a container the path may be one that only the outside sees.
+    // In a container the path may be visible only from outside.
     Ok(if whole.is_dir() {
         whole
     } else {
@@ -156,7 +155,7 @@ fn group_of<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// The whole disk (not its partition, which cannot be throttled) under a directory.
+/// Returns the whole disk (not its partition, which cannot be throttled) under a directory.
 fn disk_under(directory: &Path) -> Result<String> {
     let device = fs::metadata(directory)
         .with_context(|| directory.display().to_string())?
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn groups_of_processes_that_are_gone_are_removed_and_no_others() {
         let parent = tempfile::tempdir().unwrap();
-        // Numbers of processes end at four millions.
+        // Process numbers end at four million.
         let gone = parent.path().join("sleds-bench-4999999");
         let here = parent
             .path()

@@ -1,4 +1,4 @@
-//! How right the estimates of delivery times are: each beside what the reading then took.
+//! Measures the accuracy of estimated delivery times: compares each estimate with the time of the following read.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ use super::stats::Median;
 use super::{levels, measure};
 use sleds_common::signals;
 
-/// A control group lets a disk that was idle run free for a moment, which the disk that is emulated would
-/// not: for so long it is kept busy before anything is measured.
+/// Time for which the disk is kept busy before a measurement. A control group lets an idle disk run without a limit for
+/// a moment, which the simulated disk would not.
 const CREDIT: Duration = Duration::from_millis(200);
 
-/// What to do.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Settings {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(super) struct Settings {
     /// Memory for program and cache, in MiB
     #[arg(long, value_name = "MIB", default_value = "64", value_parser = mebibytes)]
     memory: u64,
-    /// What the disk may read, in MiB a second; 0 for no limit
+    /// Read rates of the disk, in MiB per second; 0 for no limit
     #[arg(
         long,
         value_name = "MIB/S",
@@ -39,7 +39,7 @@ pub(super) struct Settings {
         default_value = "20,50,100,200,0"
     )]
     rates: Vec<u64>,
-    /// Sizes of files, in times of the memory
+    /// Sizes of files, as multiples of the memory
     #[arg(
         long,
         value_name = "TIMES",
@@ -47,24 +47,24 @@ pub(super) struct Settings {
         default_value = "0.5,1.5"
     )]
     sizes: Vec<f64>,
-    /// How often each is estimated and measured; the medians count
+    /// Number of estimates and measurements of each; the medians are reported
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: u32,
-    /// How long to wait after a file was written, for a cache that goes on writing
+    /// Time to wait after a file was written, for a cache that continues to write
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     settle: Duration,
-    /// Measure in this process, and print lines for the one that started it
+    /// Measure in this process, and print lines for the parent process
     #[arg(long, hide = true)]
     pub(super) inside: bool,
 }
 
-/// What of a file is cached before it is read.
+/// Cached part of a file before the read.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Nothing,
-    /// The last half of as much as there is room for.
+    /// As much of the end of the file as fits.
     Tail,
-    /// Every second MiB, as far as there is room.
+    /// Every second MiB, as far as it fits.
     Mixed,
     Everything,
 }
@@ -76,7 +76,7 @@ const STATES: [(State, &str); 4] = [
     (State::Everything, "everything"),
 ];
 
-/// One estimate and what the reading took.
+/// An estimate and the measured time.
 struct Line {
     words: String,
     /// Low, median, high, measured: seconds.
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-/// Measures at each rate, in a process of its own with a table of its own; gives the report's path.
+/// Measures at each rate, in a separate process with a separate table. Returns the report's path.
 ///
 /// # Errors
 /// If files cannot be made, or the disk cannot be measured.
@@ -104,7 +104,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
     files::report(&settings.folders.output, "estimates.md", &text)
 }
 
-/// Has a process measure at one rate.
+/// Starts a process that measures at one rate.
 fn measured_at(rate: u64, settings: &Settings) -> Result<Vec<Line>> {
     let scratch = files::scratch(&settings.folders.directory)?;
     let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
@@ -171,7 +171,7 @@ fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
 /// Measures at one rate, in this process, and prints a line for each estimate.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub(super) fn inside(settings: &Settings) -> Result<()> {
     let rate = *settings.rates.first().context("no rate")?;
     let scratch = &settings.folders.directory;
@@ -197,7 +197,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Limits this process; `None` if it cannot be and the disk need not.
+/// Limits this process; `None` if that is not possible and the disk need not be limited.
 fn limited(settings: &Settings, rate: u64) -> Result<Option<Limited>> {
     let limits = Limits {
         memory: settings.memory,
@@ -214,12 +214,12 @@ fn limited(settings: &Settings, rate: u64) -> Result<Option<Limited>> {
     Ok(limited.ok())
 }
 
-/// What measuring at one rate goes by.
+/// Parameters of a measurement at one rate.
 struct Inside<'a> {
     settings: &'a Settings,
-    /// MiB a second; 0 for no limit.
+    /// MiB per second; 0 for no limit.
     rate: u64,
-    /// What to keep a slow disk busy with.
+    /// File whose reads keep a slow disk busy.
     busy: Option<File>,
 }
 
@@ -233,7 +233,7 @@ impl Inside<'_> {
         };
         let size = bytes / MIB;
         for (state, name) in STATES {
-            // What does not fit is not cached after it was read.
+            // A file that does not fit would not stay cached after the read.
             if matches!(state, State::Everything) && bytes * 4 > self.settings.memory * 3 {
                 continue;
             }
@@ -257,7 +257,7 @@ impl Inside<'_> {
     }
 }
 
-/// Of each number by itself.
+/// Returns the medians of each of the four numbers.
 fn medians(runs: &[[f64; 4]]) -> [f64; 4] {
     std::array::from_fn(|nth| {
         let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
@@ -265,9 +265,9 @@ fn medians(runs: &[[f64; 4]]) -> [f64; 4] {
     })
 }
 
-/// Reads from the disk, past the page cache, which is not to change.
+/// Reads from the disk, past the page cache, whose content must not change.
 fn spend_credit(mut file: &File) -> Result<()> {
-    // Too little at a time to teach the table anything.
+    // Too short to change the table's observations.
     const BYTES: u64 = 2 * MIB;
     let begun = Instant::now();
     let mut at = 0;
@@ -284,7 +284,7 @@ fn spend_credit(mut file: &File) -> Result<()> {
     Ok(())
 }
 
-/// Estimates and reads: low, median, high and measured, in seconds.
+/// Estimates and reads. Returns low, median, high and measured seconds.
 fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
     let estimate = delivery_time(&describe(file)?, plan)
         .known()
@@ -304,7 +304,7 @@ fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
     Ok([estimate.low, estimate.median, estimate.high, measured])
 }
 
-/// Brings the cache into a state: the file, opened anew.
+/// Brings the cache into a state, and returns the file, opened again.
 fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result<File> {
     let file = File::open(path)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
@@ -312,11 +312,11 @@ fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result
     let room = (bytes / 2).min(settings.memory * 2 / 5) / MIB;
     match state {
         State::Nothing => {}
-        // To the end, as any program that reads to the end.
+        // To the end, like any program that reads to the end.
         State::Tail => files::read_part(&file, (mib - room) * MIB, bytes)?,
         State::Everything => files::read_part(&file, 0, bytes)?,
         State::Mixed => {
-            // Read-ahead would bring in more than is asked for.
+            // Read-ahead would cache more than requested.
             fadvise(&file, 0, None, Advice::Random)?;
             let first = Rng::new(settings.folders.seed).below(2);
             for n in 0..room {
@@ -325,7 +325,7 @@ fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result
             }
         }
     }
-    // What was said about reading is of the open file.
+    // The advice about reading belongs to the open file.
     File::open(path).map_err(Into::into)
 }
 

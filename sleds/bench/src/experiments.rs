@@ -1,42 +1,42 @@
-//! What is measured: which programs, on which files, with which arguments (the paper, section 5).
+//! The experiments: programs, files and arguments (the paper, section 5).
 
 use std::path::{Path, PathBuf};
 
 use super::files;
 
-/// With the descriptors or without.
+/// Reading with or without the descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// The ordinary program, or `--plan linear` where there is none.
+    /// The ordinary program, or `--plan linear` for a tool without one.
     Without,
-    /// `sleds`, as it decides itself.
+    /// `sleds` with its own decision.
     With,
 }
 
-/// One experiment: a program over files of growing size.
+/// One experiment: a program on files of growing size.
 pub(super) struct Experiment {
-    /// As on the command line.
+    /// Name on the command line.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// The paper's figures it repeats.
+    /// Figures of the paper that the experiment repeats.
     pub(super) figures: &'static str,
-    /// What the paper found.
+    /// Result in the paper.
     pub(super) paper: &'static str,
     pub(super) kind: Kind,
 }
 
-/// What runs.
+/// Program of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Wc,
     GrepAll,
     GrepFirst,
     Histogram,
-    /// Binning by this many pixels each way.
+    /// Binning by this number of pixels in each direction.
     Bin(u32),
 }
 
-/// All of them, in the paper's order.
+/// All experiments, in the paper's order.
 pub(super) const EXPERIMENTS: [Experiment; 6] = [
     Experiment {
         name: "wc",
@@ -91,12 +91,12 @@ pub(super) struct Words {
 }
 
 impl Kind {
-    /// Whether it reads an image (else a text).
+    /// Returns true if the program reads an image, false for a text.
     pub(super) fn reads_an_image(self) -> bool {
         matches!(self, Kind::Histogram | Kind::Bin(_))
     }
 
-    /// The `n`-th run over `input`; `output` is where an image goes.
+    /// Returns the command of the `n`-th run on `input`; `output` is the path of an output image.
     pub(super) fn words(
         self,
         way: Way,
@@ -122,7 +122,7 @@ impl Kind {
         }
     }
 
-    /// The name of the program, and its arguments without a plan.
+    /// Returns the name of the program, and its arguments without a plan.
     fn tool(self, input: &Path, output: &Path, n: usize) -> (&'static str, Vec<String>) {
         let input: &str = &input.display().to_string();
         let output: &str = &output.display().to_string();

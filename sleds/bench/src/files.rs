@@ -1,4 +1,4 @@
-//! The files that are read: text with rare matches, and images.
+//! Makes the input files: text with rare matches, and images.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use forebay_rng::Rng;
 use tempfile::TempDir;
 
-/// A folder to make files in, which goes with its contents when it is dropped.
+/// Makes a temporary folder, which is removed with its content when dropped.
 pub(super) fn scratch(directory: &Path) -> Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("sleds-bench-")
@@ -18,12 +18,12 @@ pub(super) fn scratch(directory: &Path) -> Result<TempDir> {
     folder.with_context(|| format!("cannot write in {}", directory.display()))
 }
 
-/// Makes a folder for a report, unless it is there.
+/// Makes a folder for a report, if it does not exist.
 pub(super) fn make_folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Reads a file from one byte to another, or to its end.
+/// Reads a file from one offset to another, or to its end.
 pub(super) fn read_part(file: &File, mut at: u64, end: u64) -> Result<()> {
     let mut buf = vec![0; 64 << 10];
     while at < end {
@@ -35,16 +35,16 @@ pub(super) fn read_part(file: &File, mut at: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// What `grep` looks for: once in [`MATCH_EVERY`] bytes of a text.
+/// The word that `grep` searches for: once in [`MATCH_EVERY`] bytes of a text.
 pub(super) const NEEDLE: &str = "forebay";
-/// Words that occur once in a file each.
+/// Number of words that occur once in a file.
 pub(super) const LONE_NEEDLES: usize = 40;
 /// Kilobytes of matches in megabytes of text, as in the paper (section 5.2).
 const MATCH_EVERY: u64 = 64 << 10;
-/// Bytes of each line of a text, its end included.
+/// Bytes of each line of a text, with its terminator.
 const LINE: usize = 64;
 
-/// Makes a file of what `fill` writes, all of it on disk.
+/// Makes a file with the content that `fill` writes, and waits until it is on disk.
 pub(super) fn make(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
@@ -53,28 +53,28 @@ pub(super) fn make(
     let mut out = BufWriter::with_capacity(1 << 20, &file);
     let filled = fill(&mut out).and_then(|()| out.flush());
     drop(out);
-    // Dirty pages cannot leave the cache, which would make the first runs differ.
+    // Dirty pages cannot be evicted from the cache, which would make the first runs differ.
     filled
         .and_then(|()| file.sync_all())
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a report into the folder for it, and gives its path.
+/// Writes a report into its folder, and returns the path.
 pub(super) fn report(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
-/// The `n`-th word that occurs once.
+/// Returns the `n`-th word that occurs once.
 pub(super) fn lone_needle(n: usize) -> String {
     format!("penstock{:02}", n % LONE_NEEDLES)
 }
 
-/// A text of `len` bytes in lines of words.
+/// Makes a text of `len` bytes in lines of words.
 ///
-/// The words that occur once lie in random places. They are there from the beginning: to put one in
-/// later would bring its page into the cache, and that page is the one that matters.
+/// The words that occur once lie at random places. They are written with the text. A later change would bring their
+/// pages into the cache, and these pages determine the result.
 pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
     let rng = Rng::new(seed);
     let lone = lone_needles(len, &rng);
@@ -95,7 +95,7 @@ pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
     })
 }
 
-/// The words that occur once in a text of `len` bytes, by the lines that they are in.
+/// Returns the words that occur once in a text of `len` bytes, by line number.
 fn lone_needles(len: u64, rng: &Rng) -> BTreeMap<u64, String> {
     let mut lone = BTreeMap::new();
     while lone.len() < LONE_NEEDLES.min((len / LINE as u64 / 4) as usize) {
@@ -108,7 +108,7 @@ fn lone_needles(len: u64, rng: &Rng) -> BTreeMap<u64, String> {
     lone
 }
 
-/// A line of words, without its end.
+/// Returns a line of words, without its terminator.
 fn words(rng: &Rng) -> [u8; LINE] {
     let mut line = [b' '; LINE];
     for word in line.chunks_mut(8) {
@@ -122,12 +122,12 @@ fn words(rng: &Rng) -> [u8; LINE] {
     line
 }
 
-/// Bytes of which a FITS file has a multiple, and so have its parts.
+/// Block size of FITS files and of their parts, in bytes.
 const FITS_BLOCK: usize = 2880;
 
-/// A FITS image of about `len` bytes: a square of 32-bit floating-point numbers.
+/// Makes a FITS image of about `len` bytes: a square of 32-bit floating-point numbers.
 pub(super) fn image(path: &Path, len: u64, seed: u64) -> Result<()> {
-    // A multiple of 4, so that nothing is dropped when it is binned by 4.
+    // A multiple of 4, so that binning by 4 drops nothing.
     let side = (len as f64 / 4.0).sqrt() as u64 / 4 * 4;
     let rng = Rng::new(seed);
     make(path, |out| {

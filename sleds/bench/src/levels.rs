@@ -1,4 +1,4 @@
-//! The storage levels that programs meet under the limits: the paper's tables 2 and 3.
+//! The storage levels under the limits: the paper's tables 2 and 3.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,13 +11,12 @@ use sleds::{Rates, Table, format};
 use super::{files, measure};
 use sleds_common::quantity;
 
-/// Bytes that are read to measure the disk; a few seconds of it.
+/// Bytes read to measure the disk, which take a few seconds.
 const SAMPLE_BYTES: u64 = 64 << 20;
-/// Seconds for measuring.
+/// Seconds for the measurement.
 const SECONDS: &str = "--time=4";
 
-/// What the paper had (section 5.1): level, latency, throughput; for `wc` and `grep`, then for the
-/// FITS tools.
+/// The paper's values (section 5.1): level, latency, throughput; for `wc` and `grep`, then for the FITS tools.
 const PAPER: [(&str, &str, &str); 6] = [
     ("memory (table 2)", "175 ns", "48 MB/s"),
     ("hard disk (table 2)", "18 ms", "9.0 MB/s"),
@@ -29,17 +28,16 @@ const PAPER: [(&str, &str, &str); 6] = [
 
 /// A device table made under the limits, in the scratch directory.
 pub(super) struct Levels {
-    /// Its file.
+    /// Path of the table.
     pub(super) path: PathBuf,
     table: Table,
 }
 
 impl Levels {
-    /// Has `sleds calibrate` measure, in the limits that this process is in, the disk that `scratch`
-    /// is on.
+    /// Runs `sleds calibrate` within this process's limits, on the disk of `scratch`.
     ///
     /// # Errors
-    /// If it cannot be measured.
+    /// If the disk cannot be measured.
     pub(super) fn measure(scratch: &Path, sleds: &Path, seed: u64) -> Result<Levels> {
         let path = scratch.join("table.toml");
         let sample = scratch.join("calibration");
@@ -50,10 +48,10 @@ impl Levels {
         Ok(Levels { path, table })
     }
 
-    /// Ours beside the paper's.
+    /// Returns a table of our values and the paper's.
     ///
     /// # Errors
-    /// If a device was measured without a zone.
+    /// If a measured device has no zone.
     pub(super) fn report(&self) -> Result<String> {
         let mut text = String::from(
             "\n## Storage levels (tables 2 and 3)\n\n\
@@ -80,11 +78,11 @@ impl Levels {
     }
 }
 
-/// Has `sleds calibrate` read `sample`, and write the table to `path`. In a process of its own, since a
-/// program takes the table as it is when it begins.
+/// Runs `sleds calibrate` on `sample`, and writes the table to `path`. Runs in a separate process, since a program
+/// loads the table only once.
 ///
 /// # Errors
-/// If it fails.
+/// If the calibration fails.
 pub(super) fn calibrate(sleds: &Path, sample: &Path, path: &Path) -> Result<()> {
     let mut command = measure::command(sleds);
     command

@@ -1,4 +1,4 @@
-//! `sleds bench`: what is gained, measured on this machine.
+//! `sleds bench`: measures the gain of SLEDs on this machine.
 
 mod arguments;
 mod cgroup;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Command, FromArgMatches as _, Subcommand};
 use sleds_common::{Tool, signals};
 
-/// The tool, for the program.
+/// The tool's entry for the program.
 pub const TOOL: Tool = Tool {
     name: "bench",
     command,

@@ -1,4 +1,4 @@
-//! Running a program and seeing what it took.
+//! Runs programs and measures their resource use.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,31 +14,31 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use super::rusage;
 use sleds_common::signals;
 
-/// What one run took.
+/// Measurements of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Run {
     pub(super) seconds: f64,
     /// Processor time, in seconds.
     pub(super) cpu_s: f64,
-    /// Bytes that came from storage, read-ahead included.
+    /// Bytes read from storage, read-ahead included.
     pub(super) read_bytes: u64,
 }
 
 impl Run {
-    /// What the paper counts: reads of a page that had to wait for the disk. Bytes over the page
-    /// size, since read-ahead brings in many pages with one fault.
+    /// Returns the paper's unit: reads of a page that had to wait for the disk. Computed as bytes by page size, since
+    /// read-ahead reads many pages with one fault.
     pub(super) fn pages(&self) -> f64 {
         self.read_bytes as f64 / 4096.0
     }
 }
 
-/// Runs a program to its end in an environment, and gives what it took. What it prints is in `output`
-/// then, and nothing else.
+/// Runs a program to its end in an environment, and returns its measurements. Afterwards `output` contains exactly the
+/// program's output.
 ///
-/// Its output goes to a file, as `grep` does less work when it sees that nobody looks.
+/// The output goes to a file, since `grep` does less work if its output has no reader.
 ///
 /// # Errors
-/// If it cannot be run, or ends with a code other than 0 or 1 (`grep` says 1 for no match).
+/// If the program cannot be run, or ends with an exit code other than 0 or 1 (1 is `grep`'s code for no match).
 pub(super) fn run<A: AsRef<OsStr>>(
     program: &Path,
     args: &[A],
@@ -53,7 +53,7 @@ pub(super) fn run<A: AsRef<OsStr>>(
         .args(args)
         .envs(env.iter().copied())
         .stdout(output.try_clone()?)
-        // `grep` says there that a file is binary.
+        // `grep` reports a binary file there.
         .stderr(Stdio::null());
     let begun = Instant::now();
     let ended = |pid| Ok((begun.elapsed().as_secs_f64(), counters_of(pid)?));
@@ -69,23 +69,23 @@ pub(super) fn run<A: AsRef<OsStr>>(
     })
 }
 
-/// A command for an error, with the first of its arguments.
+/// Formats a command for an error, with its first arguments.
 fn shown<A: AsRef<OsStr>>(program: &Path, args: &[A]) -> String {
     let args = args.iter().take(8);
     let args: Vec<_> = args.map(|arg| arg.as_ref().to_string_lossy()).collect();
     format!("{} {}", program.display(), args.join(" "))
 }
 
-/// A [`number`](digest) for all of what is in a file.
+/// Returns a number ([`digest`]) for the content of a file.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub(super) fn printed(mut output: &File) -> io::Result<u64> {
     output.rewind()?;
     digest(output)
 }
 
-/// A line about the machine.
+/// Returns a line about the machine.
 pub(super) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease");
@@ -95,24 +95,23 @@ pub(super) fn machine() -> String {
     )
 }
 
-/// The program that runs, which is `sleds`.
+/// Returns the path of the running program, which is `sleds`.
 pub(super) fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("where is this program?")
 }
 
-/// A program that gets nothing to read.
+/// Makes a command with an empty standard input.
 pub(super) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
     command
 }
 
-/// Runs a command to its end, or until this process is told to end. `ended` looks at the process
-/// after its end and before that is collected: so long are its counters there. Gives how it ended,
-/// and its processor time in seconds.
+/// Runs a command to its end, or until this process is told to end. `ended` examines the process after its end and
+/// before it is collected, while its counters still exist. Returns the exit status, and the processor time in seconds.
 ///
 /// # Errors
-/// If it cannot be run, if `ended` fails, or if this process was told to end.
+/// If the command cannot be run, if `ended` fails, or if this process was told to end.
 pub(super) fn watched<T>(
     mut command: Command,
     ended: impl FnOnce(Pid) -> Result<T>,
@@ -131,11 +130,11 @@ pub(super) fn watched<T>(
     Ok((status, cpu_s, seen?))
 }
 
-/// A number that differs where the bytes do. This process lives in the little memory that is left to
-/// those it measures, so it holds none of them.
+/// Returns a number that differs for different content. This process shares the little memory of the measured programs,
+/// so it does not keep the content.
 ///
 /// # Errors
-/// If they cannot be read.
+/// If the file cannot be read.
 pub(super) fn digest(mut file: &File) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let mut buf = vec![0; 64 << 10];
@@ -147,7 +146,7 @@ pub(super) fn digest(mut file: &File) -> io::Result<u64> {
     }
 }
 
-/// What the kernel counted of a process's reading and writing.
+/// Returns the kernel's counters of a process's reads and writes.
 fn counters_of(pid: Pid) -> Result<String> {
     let path = format!("/proc/{}/io", pid.as_raw_nonzero());
     fs::read_to_string(&path).with_context(|| path)

@@ -1,4 +1,4 @@
-//! The measurements of the paper's section 5, again.
+//! Repeats the measurements of the paper's section 5.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -16,15 +16,15 @@ use super::measure::Run;
 use super::report::{self, Outcome, Point};
 use super::{files, measure};
 
-/// What to do.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Settings {
     #[command(flatten)]
     folders: Folders,
-    /// Which to measure: wc, grep, grep-first, fits-hist, fits-bin-4, fits-bin-16
+    /// Names to measure: wc, grep, grep-first, fits-hist, fits-bin-4, fits-bin-16
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Sizes of files, in times of the memory
+    /// Sizes of files, as multiples of the memory
     #[arg(
         long,
         value_name = "TIMES",
@@ -35,15 +35,15 @@ pub(super) struct Settings {
     /// Memory for program and cache, in MiB; 64 or more
     #[arg(long, value_name = "MIB", default_value = "64", value_parser = mebibytes)]
     memory: u64,
-    /// What the disk may read, in MiB a second
+    /// Read rate of the disk, in MiB per second
     #[arg(long, value_name = "MIB/S", default_value = "100", value_parser = mebibytes)]
     rate: u64,
-    /// How often each is measured
+    /// Number of measurements of each
     #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 }
 
-/// Measures, and gives the report's path.
+/// Measures, and returns the report's path.
 ///
 /// # Errors
 /// If a program fails, or the files cannot be made.
@@ -84,7 +84,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
     )
 }
 
-/// Goes into the limits, or says what the measurements lack without.
+/// Enters the limits, or reports the restricted meaning of the measurements without limits.
 fn limited(directory: &Path, limits: Limits) -> Option<Limited> {
     Limited::enter(directory, limits)
         .inspect_err(|error| {
@@ -114,20 +114,20 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
     Ok(EXPERIMENTS.iter().filter(wanted).collect())
 }
 
-/// What all runs share.
+/// State shared by all runs.
 struct Bench<'a> {
     settings: &'a Settings,
-    /// This program.
+    /// Path of this program.
     sleds: PathBuf,
     levels: Levels,
-    /// The file that is read, and where an image goes.
+    /// Input file, and path of an output image.
     input: PathBuf,
     output: PathBuf,
     progress: ProgressBar,
 }
 
 impl Bench<'_> {
-    /// All runs of an experiment.
+    /// Makes all runs of an experiment.
     fn outcome(&self, experiment: &'static Experiment) -> Result<Outcome> {
         let mut points = Vec::new();
         for times in &self.settings.sizes {
@@ -139,7 +139,7 @@ impl Bench<'_> {
         Ok(Outcome { experiment, points })
     }
 
-    /// All runs over a file of one size.
+    /// Makes all runs on a file of one size.
     fn point(&self, experiment: &Experiment, size: u64) -> Result<Point> {
         let seed = self.settings.folders.seed;
         if experiment.kind.reads_an_image() {
@@ -162,12 +162,12 @@ impl Bench<'_> {
         })
     }
 
-    /// The runs of one way, and numbers for what the last of them printed and wrote. They follow each
-    /// other, so that each finds the cache as the one before left it; the first, which found it
-    /// otherwise, does not count (section 5.1).
+    /// Makes the runs of one way, and returns numbers for the output of the last run. The runs follow each other, so
+    /// that each finds the cache in the state that the previous run left. The first run, which found another state, is
+    /// not counted (section 5.1).
     fn runs(&self, experiment: &Experiment, way: Way) -> Result<(Vec<Run>, Results)> {
         let said = tempfile::tempfile().context("cannot make a temporary file")?;
-        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
+        // The measurement is about reading. In other locales GNU's `wc` decodes every character slowly.
         let env = [
             ("LC_ALL", OsStr::new("C")),
             (sleds::format::TABLE_VARIABLE, self.levels.path.as_os_str()),
@@ -192,7 +192,7 @@ impl Bench<'_> {
     }
 }
 
-/// What a program printed, and the image that it wrote, as numbers.
+/// Digests of a program's output, and of the image that it wrote.
 type Results = (u64, Option<u64>);
 
 fn preface(settings: &Settings, limited: Option<&Limited>) -> Result<String> {

@@ -1,4 +1,4 @@
-//! The figures, as SVG.
+//! Draws the figures as SVG.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use plotters::prelude::*;
 
 use super::stats::Mean;
 
-/// A curve: its name and its points, with how sure they are.
+/// A curve: its name, and its points with their confidence intervals.
 pub(super) struct Curve {
     pub(super) name: &'static str,
     pub(super) points: Vec<(f64, Mean)>,
 }
 
-/// What a figure says beside its curves.
+/// Labels and layout of a figure.
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     pub(super) x: &'a str,
     pub(super) y: &'a str,
-    /// A line across at this height, if any.
+    /// Height of a horizontal line.
     pub(super) level: Option<f64>,
-    /// Whether each point goes over to the next in a step, as a distribution does.
+    /// True if each point is joined to the next by a step, as in a distribution.
     pub(super) steps: bool,
 }
 
@@ -92,7 +92,7 @@ fn drawn<'a>(
     area.present()
 }
 
-/// How far to the right and how high the curves go.
+/// Returns the maximum x and y of the curves.
 fn extent(frame: &Frame<'_>, curves: &[Curve]) -> (f64, f64) {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let right = all().map(|(x, _)| *x).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! What came out, as a page of Markdown with the figures beside it.
+//! Formats the results as a page of Markdown, with figures.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::measure::Run;
 use super::plot::{self, Curve, Frame};
 use super::stats::{Mean, distribution};
 
-/// The runs over a file of one size.
+/// The runs on a file of one size.
 pub(super) struct Point {
     /// Bytes of the file.
     pub(super) size: u64,
@@ -19,7 +19,7 @@ pub(super) struct Point {
     pub(super) with: Vec<Run>,
 }
 
-/// One experiment's outcome.
+/// Result of one experiment.
 pub(super) struct Outcome {
     pub(super) experiment: &'static Experiment,
     pub(super) points: Vec<Point>,
@@ -32,12 +32,12 @@ fn mean(runs: &[Run], what: impl Fn(&Run) -> f64) -> Mean {
 }
 
 impl Point {
-    /// How many times as fast it is with SLEDs.
+    /// Returns the speed-up with SLEDs.
     pub(super) fn speedup(&self) -> f64 {
         mean(&self.without, |run| run.seconds).mean / mean(&self.with, |run| run.seconds).mean
     }
 
-    /// A row of the table.
+    /// Returns a row of the table.
     fn row(&self, cache: u64) -> String {
         let cell = |runs: &[Run], scale: f64, what: &dyn Fn(&Run) -> f64| {
             let value = mean(runs, what);
@@ -61,7 +61,7 @@ impl Point {
 /// Writes `report.md` and its figures into a directory.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If the files cannot be written.
 pub(super) fn write(to: &Path, preface: &str, cache: u64, outcomes: &[Outcome]) -> Result<PathBuf> {
     let mut page = preface.to_owned();
     for outcome in outcomes {
@@ -104,7 +104,7 @@ fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Resul
     Ok(())
 }
 
-/// The figures of an experiment: their files, and what each shows.
+/// The figures of an experiment: their files, and their titles.
 struct Figures<'a> {
     to: &'a Path,
     experiment: &'a Experiment,
@@ -136,7 +136,7 @@ impl Figures<'_> {
         }
     }
 
-    /// The distribution of times at a size where the cache holds much of the file, but not all.
+    /// Draws the distribution of times for a file size at which the cache holds much of the file, but not all.
     fn distribution(&mut self, cache: u64, points: &[Point]) -> Result<()> {
         let distance = |point: &&Point| (point.size as f64 / cache as f64 - 1.5).abs();
         let nearest = |a: &&Point, b: &&Point| distance(a).total_cmp(&distance(b));

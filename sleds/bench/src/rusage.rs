@@ -1,7 +1,7 @@
-//! What a child process took, which the system tells to whoever collects its end.
+//! Resource use of a child process, which the kernel returns with the exit status.
 //!
-//! The invariant that the unsafe code rests on: `wait4` gets pointers to values that live through
-//! the call, and is asked for one child only, which nobody else waits for.
+//! Invariant of the unsafe code: `wait4` gets pointers to values that outlive the call, and waits for a single child,
+//! for which no other thread waits.
 #![allow(
     unsafe_code,
     reason = "neither the standard library nor rustix has wait4"
@@ -12,18 +12,18 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 
-/// Waits for the end of `child`, which nobody has waited for; and its processor time in seconds, its
-/// own and the kernel's for it, of all its threads.
+/// Waits for the end of `child`, which must not have been waited for. Returns the exit status and the processor time of
+/// all its threads in seconds, user and kernel.
 ///
 /// # Errors
-/// If there is no such child.
+/// If the child does not exist.
 pub(super) fn wait(child: Child) -> io::Result<(ExitStatus, f64)> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     loop {
         let pid = child.id() as libc::pid_t;
-        // SAFETY: both pointers are valid for the call; of an rusage any bits are a value, and it
-        // begins as zeroes.
+        // SAFETY: both pointers are valid for the call; any bits are a valid `rusage`, which is initialized with
+        // zeroes.
         let (ended, usage) = unsafe {
             let ended = libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr());
             (ended, usage.assume_init_ref())

@@ -1,6 +1,6 @@
-//! Means and how sure they are.
+//! Means and medians with confidence intervals.
 
-/// A mean with its 90 % confidence interval, as the paper gives them (section 5.1).
+/// A mean with its 90 % confidence interval, as in the paper (section 5.1).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Mean {
     pub(super) mean: f64,
@@ -14,16 +14,16 @@ const T_90: [f64; 30] = [
     1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
     1.703, 1.701, 1.699, 1.697,
 ];
-/// The same for very many.
+/// Student's t for very many degrees of freedom.
 const T_90_LIMIT: f64 = 1.645;
 
 impl Mean {
-    /// Of what is known without a doubt.
+    /// Makes a mean without uncertainty.
     pub(super) fn exactly(mean: f64) -> Mean {
         Mean { mean, half: 0.0 }
     }
 
-    /// Of at least one value.
+    /// Returns the mean of at least one value.
     pub(super) fn of(values: &[f64]) -> Mean {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -39,8 +39,7 @@ impl Mean {
     }
 }
 
-/// A median with the interval in which that of all possible values lies with 90 % certainty, whatever
-/// their distribution.
+/// A median with its 90 % confidence interval, valid for any distribution.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Median {
     pub(super) low: f64,
@@ -49,13 +48,14 @@ pub(super) struct Median {
 }
 
 impl Median {
-    /// Of at least one value. Of fewer than five the interval is all there is, and less certain.
+    /// Returns the median of at least one value. With fewer than five values, the interval is their range, and its
+    /// confidence is lower.
     pub(super) fn of(values: &[f64]) -> Median {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        // Each value is as likely to lie below the true median as above it. So the chance that at most
-        // `k` of them lie below is that of `k` heads in `n` throws of a coin.
+        // Each value lies below the true median with probability 1/2. The probability that at most `k` values lie below
+        // therefore equals that of at most `k` heads in `n` tosses of a coin.
         let mut chance = 0.5_f64.powi(n as i32);
         let (mut outside, mut below) = (0.0, 0);
         while below < n / 2 && 2.0 * (outside + chance) <= 0.1 {
@@ -72,7 +72,7 @@ impl Median {
     }
 }
 
-/// The share of values at or below each value: the steps of a distribution function.
+/// Returns the share of values at or below each value: the steps of a distribution function.
 pub(super) fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_median_is_that_of_the_sign_test() {
-        // With eleven values it reaches from the third to the ninth (93 %), as tables have it.
+        // With eleven values the interval reaches from the third to the ninth (93 %), as in published tables.
         let values: Vec<f64> = (1..=11).rev().map(f64::from).collect();
         let middle = Median::of(&values);
         assert_eq!((middle.low, middle.median, middle.high), (3.0, 6.0, 9.0));
-        // With twenty, from the sixth to the fifteenth (96 %; the seventh would make it 88 %).
+        // With twenty, from the sixth to the fifteenth (96 %; from the seventh, it would be 88 %).
         let values: Vec<f64> = (1..=20).map(f64::from).collect();
         let middle = Median::of(&values);
         assert_eq!((middle.low, middle.median, middle.high), (6.0, 10.5, 15.0));

@@ -1,12 +1,12 @@
-//! What is compared: commands, the files that they read, and what of those is cached before.
+//! Compared commands, their input files, and the state of these files in the page cache.
 
-/// A command as `GNU` and `sleds` both take it.
+/// A command that both `GNU` and `sleds` accept.
 pub(super) struct Case {
-    /// The program, which is `sleds TOOL` in ours.
+    /// Name of the program; `sleds TOOL` for our side.
     pub(super) tool: &'static str,
     pub(super) args: &'static [&'static str],
-    /// It is measured on files that are not cached, too. There reading takes the time, so that it
-    /// would say the same of all.
+    /// True if the command is also measured on uncached files. Reading then takes most of the time, so other commands
+    /// would give similar results.
     pub(super) cold: bool,
 }
 
@@ -26,8 +26,8 @@ const fn cold(tool: &'static str, args: &'static [&'static str]) -> Case {
     }
 }
 
-/// All commands. Of the words that `grep` looks for, `forebay` is there from the beginning, each
-/// `penstock` once somewhere in a large text, and `spillway` nowhere.
+/// All commands. `grep` searches for `forebay`, which occurs from the beginning on, for each `penstock`, which occurs
+/// once somewhere in a large text, and for `spillway`, which does not occur.
 pub(super) const CASES: &[Case] = &[
     cold("wc", &[]),
     cold("wc", &["-l"]),
@@ -67,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// As one writes it in a shell.
+    /// Returns the command in shell notation.
     pub(super) fn title(&self) -> String {
         let quoted =
             |arg: &&str| match arg.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
@@ -80,14 +80,14 @@ impl Case {
     }
 }
 
-/// What of the files is cached when a command begins.
+/// State of the files in the page cache before a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Cached,
-    /// The second half of each file.
+    /// The second half of each file is cached.
     Half,
     Uncached,
-    /// Nothing, and the disk is slow.
+    /// Nothing is cached, and the disk is slow.
     Throttled,
 }
 
@@ -99,7 +99,7 @@ pub(super) const STATES: [(State, &str, &str); 4] = [
 ];
 
 impl State {
-    /// The ratio to GNU's time that ours must not exceed.
+    /// Returns the limit for the ratio of our time to GNU's.
     pub(super) fn bar(self) -> f64 {
         match self {
             State::Cached => 1.00,
@@ -133,7 +133,7 @@ pub(super) const INPUTS: [(Input, &str, &str); 8] = [
 ];
 
 impl Input {
-    /// Whether a command is measured on it in a state.
+    /// Returns true if a command is measured on this input in a state.
     pub(super) fn takes(self, case: &Case, state: State) -> bool {
         let readable = self != Input::Tree || case.tool == "grep";
         let slow_enough = state != State::Throttled || self == Input::Large;

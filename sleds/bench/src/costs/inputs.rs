@@ -1,4 +1,4 @@
-//! The files that are read, and their state in the page cache.
+//! Makes the input files, and their state in the page cache.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,24 +12,23 @@ use crate::arguments::MIB;
 use crate::files::{self, NEEDLE};
 use forebay_rng::Rng;
 
-/// How many small files there are, and how large they are.
+/// Number and size of the small files.
 const MANY: u64 = 2000;
 const SMALL: u64 = 4096;
 const LONG_LINE: usize = 4 << 20;
 
 /// Files on disk.
 pub(super) struct Made {
-    /// What to name on a command line.
+    /// Operands for the command line.
     pub(super) operands: Vec<PathBuf>,
     pub(super) recursive: bool,
     pub(super) files: Vec<PathBuf>,
 }
 
-/// Makes the files of an input in `directory`, which must not be there. `large` is how many bytes the
-/// large text has.
+/// Makes the files of an input in `directory`, which must not exist. `large` is the length of the large text in bytes.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If the files cannot be written.
 pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Result<Made> {
     fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let one = directory.join("text");
@@ -55,7 +54,7 @@ pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Res
     })
 }
 
-/// Many small files, which are named by their folder if `recursive`.
+/// Makes many small files. Their folder is the operand if `recursive` is true.
 fn many(directory: &Path, seed: u64, recursive: bool) -> Result<Made> {
     let name = |n| directory.join(format!("text{n}"));
     for n in 0..MANY {
@@ -72,7 +71,7 @@ fn many(directory: &Path, seed: u64, recursive: bool) -> Result<Made> {
     })
 }
 
-/// A file of `length` bytes, of what `more` appends to a buffer again and again.
+/// Makes a file of `length` bytes. `more` appends content to a buffer repeatedly.
 fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &Rng), seed: u64) -> Result<()> {
     let (rng, mut buf) = (Rng::new(seed), Vec::new());
     let mut left = length as usize;
@@ -88,7 +87,7 @@ fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &Rng), seed: u64)
     })
 }
 
-/// A text with few ends of lines.
+/// Makes a text with few line ends.
 fn long_lines(path: &Path, length: u64, seed: u64) -> Result<()> {
     let texts = path.with_extension("lines");
     files::text(&texts, length, seed)?;
@@ -102,8 +101,7 @@ fn long_lines(path: &Path, length: u64, seed: u64) -> Result<()> {
     files::make(path, |out| out.write_all(&bytes))
 }
 
-/// First letters of alphabets, and how many follow: Latin with accents, Greek, Cyrillic, Devanagari,
-/// Chinese.
+/// First letters of alphabets, and the number of letters: Latin with accents, Greek, Cyrillic, Devanagari, Chinese.
 const SCRIPTS: [(u32, u64); 5] = [
     (0xdf, 32),
     (0x3b1, 25),
@@ -112,7 +110,7 @@ const SCRIPTS: [(u32, u64); 5] = [
     (0x4e00, 5000),
 ];
 
-/// A line of eight words, each in ASCII or a script; one in 512 with the needle.
+/// Appends a line of eight words, each in ASCII or another script; one line in 512 contains the needle.
 fn scripts(line: &mut Vec<u8>, rng: &Rng) {
     if rng.below(512) == 0 {
         line.extend_from_slice(NEEDLE.as_bytes());
@@ -135,7 +133,7 @@ impl Made {
     /// Brings the files into a state.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the files cannot be read.
     pub(super) fn prepare(&self, state: State) -> Result<()> {
         self.files.iter().try_for_each(|path| prepare(path, state))
     }
@@ -151,7 +149,7 @@ fn prepare(path: &Path, state: State) -> Result<()> {
     };
     if state != State::Cached {
         fadvise(&file, 0, None, Advice::DontNeed)?;
-        // Read-ahead would bring in more than is asked for.
+        // Read-ahead would cache more than requested.
         fadvise(&file, 0, None, Advice::Random)?;
     }
     files::read_part(&file, at, length)

@@ -1,7 +1,6 @@
-//! What our `wc` and `grep` cost beside GNU's, where reading in another order can gain nothing, and
-//! where it can.
+//! Compares the time of our `wc` and `grep` with GNU's, with and without a possible gain from another reading order.
 //!
-//! The bar: never more than 2 % slower, and on cached files not slower at all.
+//! The limit: never more than 2 % slower, and not slower at all on cached files.
 
 mod cases;
 mod inputs;
@@ -27,32 +26,32 @@ use cases::{CASES, Case, INPUTS, Input, STATES, State};
 use inputs::Made;
 use table::{Cell, LOCALES, Row, Section};
 
-/// A round is repeated until it has taken so many seconds, but not more than [`REPEATS`] times.
+/// Minimum duration of a round in seconds. A round is repeated up to [`REPEATS`] times to reach it.
 const ROUND_S: f64 = 0.03;
 const REPEATS: usize = 30;
 
-/// What to do.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(super) struct Settings {
     #[command(flatten)]
     folders: Folders,
-    /// Which to measure: wc, grep; large, medium, tiny, many, tree, long, scripts, binary; cached,
-    /// half, uncached, throttled
+    /// Names to measure: wc, grep; large, medium, tiny, many, tree, long, scripts, binary; cached, half, uncached,
+    /// throttled
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// How often each is measured
+    /// Number of measurements of each
     #[arg(long, value_name = "N", default_value = "11", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Size of the large text, in MiB
     #[arg(long, value_name = "MIB", default_value = "256", value_parser = mebibytes)]
     size: u64,
-    /// What the slow disk may read, in MiB a second
+    /// Read rate of the slow disk, in MiB per second
     #[arg(long, value_name = "MIB/S", default_value = "100", value_parser = mebibytes)]
     rate: u64,
 }
 
 impl Settings {
-    /// Whether `name`, one of `names`, is wanted: all are, unless some of them were named.
+    /// Returns true if `name`, one of `names`, is selected. Without a selection among `names`, all are selected.
     fn wants(&self, name: &str, names: &[&str]) -> bool {
         let named = |name: &str| self.only.iter().any(|only| only == name);
         named(name) || !names.iter().any(|name| named(name))
@@ -79,10 +78,10 @@ impl Settings {
 
 const TOOLS: [&str; 2] = ["wc", "grep"];
 
-/// Measures, and gives the report's path.
+/// Measures, and returns the report's path.
 ///
 /// # Errors
-/// If files cannot be made, a program fails, or the two print different things.
+/// If files cannot be made, a program fails, or the outputs of both programs differ.
 pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
     check_names(&settings.only)?;
     files::make_folder(&settings.folders.output)?;
@@ -119,7 +118,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
     files::report(&settings.folders.output, "costs.md", &page)
 }
 
-/// Measures commands on files in a state, and tells `begins` of each.
+/// Measures commands on files in a state. Calls `begins` for each command.
 fn rows(
     settings: &Settings,
     cases: &[&Case],
@@ -150,7 +149,7 @@ fn check_names(only: &[String]) -> Result<()> {
     }
 }
 
-/// Makes the disk slow where the state asks for that.
+/// Throttles the disk if the state requires it.
 fn limited(settings: &Settings, state: State, directory: &Path) -> Result<Option<Limited>> {
     let limits = Limits {
         memory: UNLIMITED,
@@ -160,7 +159,7 @@ fn limited(settings: &Settings, state: State, directory: &Path) -> Result<Option
     slow.then(|| Limited::enter(directory, limits)).transpose()
 }
 
-/// What both are to run.
+/// The two command lines to compare.
 struct Pair {
     gnu: (PathBuf, Vec<OsString>),
     ours: (PathBuf, Vec<OsString>),
@@ -186,7 +185,7 @@ impl Pair {
     }
 }
 
-/// Measures one command in one locale: rounds of GNU's and ours, whose order changes each time.
+/// Measures one command in one locale: rounds of GNU's program and ours, in alternating order.
 fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &str) -> Result<Cell> {
     let pair = Pair::new(case, made)?;
     let output = File::from(rustix::fs::memfd_create("printed", MemfdFlags::CLOEXEC)?);
@@ -195,7 +194,7 @@ fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &st
         let (program, args) = if ours { &pair.ours } else { &pair.gnu };
         measure::run(program, args, &[("LC_ALL", locale.as_ref())], &output)
     };
-    // The first run of each does not count: it brings in the programs.
+    // The first run of each program is not counted, since it loads the program.
     let first = measure(false)?;
     let expected = measure::printed(&output)?;
     measure(true)?;
@@ -213,7 +212,7 @@ fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &st
     Ok(compare(&rounds))
 }
 
-/// The runs of GNU's and of ours, by turns; GNU's is the first of a pair with an even number.
+/// Runs both programs in turn. In pairs with an even number, GNU's is first.
 fn round(
     pairs: Range<usize>,
     measure: &impl Fn(bool) -> Result<Run>,
@@ -231,7 +230,7 @@ fn round(
     Ok((gnu, ours))
 }
 
-/// The ratios of ours to GNU's, round by round.
+/// Returns the ratios of our times to GNU's, round by round.
 fn compare(rounds: &[(Vec<Run>, Vec<Run>)]) -> Cell {
     let sum = |runs: &[Run], what: fn(&Run) -> f64| runs.iter().map(what).sum::<f64>();
     let ratios = |what: fn(&Run) -> f64| {

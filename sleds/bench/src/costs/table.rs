@@ -1,19 +1,19 @@
-//! What came out, as a page of Markdown.
+//! Formats the results as a page of Markdown.
 
 use std::fmt::Write as _;
 
 use super::cases::State;
 use crate::stats::Median;
 
-/// Locales in which everything is measured.
+/// Locales of all measurements.
 pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
-/// A command on an input in a state, in a locale: ratios of ours to GNU's.
+/// Result of a command on an input in a state, in a locale: ratios of our values to GNU's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) wall: Median,
     pub(super) cpu: Median,
-    /// Seconds that GNU's takes.
+    /// Seconds of GNU's program.
     pub(super) gnu_s: f64,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Section {
     pub(super) rows: Vec<Row>,
 }
 
-/// Where a ratio stands to the bar.
+/// Comparison of a ratio with its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Met,
-    /// The median is above, the interval not all.
+    /// The median is above the limit, but part of the interval is not.
     Perhaps,
     Missed,
 }
 
-/// What is below this above the bar is not told from it.
+/// Excess over the limit that is ignored.
 const ROUNDING: f64 = 0.005;
 
 fn verdict(ratio: Median, bar: f64) -> Verdict {
@@ -59,7 +59,7 @@ fn show(ratio: Median, bar: f64) -> String {
     }
 }
 
-/// The page, behind `preface`.
+/// Returns the page, which begins with `preface`.
 pub(super) fn page(preface: &str, sections: &[Section]) -> String {
     let mut page = format!(
         "# Our times beside GNU's\n\n{preface}\n{}",
@@ -87,7 +87,7 @@ pub(super) fn page(preface: &str, sections: &[Section]) -> String {
     page
 }
 
-/// How many ratios of times miss the bar, and which are the worst.
+/// Returns the number of time ratios above the limit, and the worst ones.
 fn summary(sections: &[Section]) -> String {
     let mut missed = Vec::new();
     let (mut count, mut perhaps) = (0, 0);
