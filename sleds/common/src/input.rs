@@ -1,4 +1,4 @@
-//! Files by name, where `-` is standard input.
+//! Opens files by name; `-` is standard input.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ pub fn open(name: &OsStr) -> io::Result<File> {
     }
 }
 
-/// Standard input, as a file of its own. Its position is shared.
+/// Returns standard input as a separate file descriptor. The position is shared.
 pub fn standard_input() -> io::Result<File> {
     let fd = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 0)?;
     Ok(File::from(fd))

@@ -1,5 +1,5 @@
-//! What the tools of `sleds` have in common: how they are called, how those beside GNU's programs take
-//! their command lines and word their messages, the user's locale, signals, and quantities in words.
+//! Shared parts of the tools of `sleds`: their entries, the command lines and messages of GNU counterparts, the user's
+//! locale, signals, and formatting of quantities.
 
 pub mod glob;
 pub mod gnu;
@@ -14,12 +14,12 @@ use std::process::ExitCode;
 
 use clap::Command;
 
-/// One of the tools.
+/// A tool.
 pub struct Tool {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its command line, as help and documents show it.
+    /// Command line, for help and documents.
     pub command: fn() -> Command,
-    /// Runs it with the arguments after its name.
+    /// Runs the tool with the arguments after its name.
     pub run: fn(Vec<OsString>) -> ExitCode,
 }

@@ -1,4 +1,4 @@
-//! `--plan`, which every tool takes.
+//! The option `--plan`, which every tool accepts.
 
 use std::ffi::OsStr;
 
@@ -7,21 +7,21 @@ use sleds::Plan;
 use crate::gnu::{Opt, Usage, quoted};
 use crate::text;
 
-/// What `--plan` calls the plans.
+/// Names of the plans for `--plan`.
 pub const NAMES: [(&str, Plan); 3] = [
     ("auto", Plan::Auto),
     ("best", Plan::Best),
     ("linear", Plan::Linear),
 ];
 
-/// The row for a tool's table of options.
+/// Returns the row for a tool's table of options.
 pub const fn option<T: Copy>(id: T) -> Opt<T> {
     const HELP: &str =
         "Order of reading: 'linear', 'best' (what is cheap first), or 'auto' (best where it pays)";
     Opt::with(id, 0, "plan", "PLAN", HELP).of_ours()
 }
 
-/// The plan called `name`.
+/// Returns the plan called `name`.
 pub fn named(name: &OsStr) -> Result<Plan, Usage> {
     let plan = NAMES.iter().find(|(n, _)| *n == name);
     plan.map(|(_, plan)| *plan).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Times, sizes and rates as people read them.
+//! Formats times, sizes and rates for people.
 
 use sleds::Spread;
 
@@ -12,10 +12,10 @@ const BYTES: [(&str, f64); 5] = [
 ];
 const RATES: [(&str, f64); 4] = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)];
 
-/// Three digits and a unit, the largest that leaves at least 1.
+/// Formats a value with three digits and the largest unit that leaves at least 1.
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     let last = units.len() - 1;
-    // What would be rounded up to 1000 of a unit is 1 of the next.
+    // A value that would be rounded up to 1000 uses the next unit.
     let fits = units.iter().position(|(_, unit)| value >= 0.9995 * unit);
     let (name, unit) = units[fits.unwrap_or(last)];
     let value = value / unit;
@@ -27,7 +27,7 @@ fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     format!("{value:.digits$} {name}")
 }
 
-/// `12.5 ms`.
+/// Formats a time: `12.5 ms`.
 pub fn seconds(value: f64) -> String {
     match value {
         0.0 => "0 s".to_owned(),
@@ -44,12 +44,12 @@ fn long(value: f64) -> String {
     }
 }
 
-/// `1.25 GB/s`.
+/// Formats a rate: `1.25 GB/s`.
 pub fn rate(value: f64) -> String {
     scaled(value, &RATES)
 }
 
-/// `1.25 GB`.
+/// Formats a size: `1.25 GB`.
 pub fn bytes(value: u64) -> String {
     match value {
         0..1000 => format!("{value} B"),
@@ -57,7 +57,7 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
-/// `12.5 ms (10.0 ms to 20.0 ms)`; only the first if there is no range.
+/// Formats a range of times: `12.5 ms (10.0 ms to 20.0 ms)`; only the median if the range is a single value.
 pub fn spread_of_seconds(spread: Spread) -> String {
     match spread.low == spread.high {
         true => seconds(spread.median),
@@ -70,7 +70,7 @@ pub fn spread_of_seconds(spread: Spread) -> String {
     }
 }
 
-/// `48 %`; 0 and 100 only if it is so.
+/// Formats a share: `48 %`. 0 and 100 are exact, never the result of rounding.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => "-".to_owned(),

@@ -1,8 +1,8 @@
-//! SIGPIPE as other programs have it, and an orderly end of long work.
+//! The default action of SIGPIPE, and an orderly end of long work.
 //!
-//! The invariants that the unsafe code rests on: signals are set up before there is a second
-//! thread; SIGPIPE only to the system's default; and the others are waited for, not handled, so no
-//! code of ours runs in a handler.
+//! Invariants of the unsafe code: signals are set up before a second thread is started. SIGPIPE is only set to the
+//! system's default action. The other signals are waited for, not handled, so no code of this program runs in a
+//! handler.
 #![allow(
     unsafe_code,
     reason = "the standard library can neither set a signal's action nor wait for one"
@@ -14,16 +14,16 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Lets a write to a pipe that nobody reads end the process, as it ends `wc`, `grep` and `cat`. Rust
-/// programs begin with the signal ignored.
+/// Restores the default action of SIGPIPE: a write to a pipe without a reader ends the process, as for `wc`, `grep` and
+/// `cat`. Rust programs start with SIGPIPE ignored.
 pub fn end_quietly_when_nobody_reads() {
-    // SAFETY: the default action runs no code of ours.
+    // SAFETY: the default action runs no code of this program.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// What happens when this process is told to end.
+/// State for the end of this process by a signal.
 struct Ending {
-    /// A program that is told, too.
+    /// A child that receives the signal as well.
     child: Option<Pid>,
     told: bool,
 }
@@ -39,14 +39,14 @@ fn ending() -> MutexGuard<'static, Ending> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// From here on, SIGINT, SIGTERM and SIGHUP end the process only where it asks [`told_to_end`], so
-/// that it can take away what it made. The programs it starts have them as ever.
+/// From this call on, SIGINT, SIGTERM and SIGHUP end the process only at a call of [`told_to_end`], so that the process
+/// can remove its files. Started programs receive the signals as usual.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If the thread cannot be started.
 pub fn end_in_order() -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is made before it is used; blocking signals runs no code.
+    // SAFETY: the set is initialized before its use; blocking signals runs no code.
     let set = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -59,14 +59,14 @@ pub fn end_in_order() -> io::Result<()> {
     std::thread::Builder::new().spawn(move || {
         loop {
             let mut signal = 0;
-            // SAFETY: both outlive the call, which only waits.
+            // SAFETY: both values outlive the call, which only waits.
             if unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {
                 return;
             }
             let mut ending = ending();
             ending.told = true;
             if let Some(child) = ending.child {
-                // It may have ended by itself; its number is not given away before it is collected.
+                // The child may have ended by itself; its number is not reused before it is collected.
                 let _ = kill_process(child, Signal::TERM);
             }
         }
@@ -74,7 +74,7 @@ pub fn end_in_order() -> io::Result<()> {
     Ok(())
 }
 
-/// While it lives, a child is told to end when this process is.
+/// Passes a request to end this process on to a child until dropped.
 pub struct PassOn;
 
 impl Drop for PassOn {
@@ -83,7 +83,8 @@ impl Drop for PassOn {
     }
 }
 
-/// Has a child, which is not collected before the result is dropped, told to end with this process.
+/// Registers a child, which receives SIGTERM when this process is told to end. The child must not be collected before
+/// the result is dropped.
 pub fn pass_on(child: Pid) -> PassOn {
     let mut ending = ending();
     ending.child = Some(child);
@@ -94,6 +95,7 @@ pub fn pass_on(child: Pid) -> PassOn {
 }
 
 /// # Errors
+///
 /// If this process was told to end (after [`end_in_order`]).
 pub fn told_to_end() -> io::Result<()> {
     match ending().told {

@@ -1,11 +1,11 @@
-//! Messages on standard error, worded as the GNU programs word them.
+//! Messages on standard error, in the wording of the GNU programs.
 
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::gnu::{Usage, quoted_if_needed};
 
-/// A message of several parts, one behind the other: texts, and names that may be none.
+/// Concatenates the parts of a message: texts, and names that may not be text.
 #[macro_export]
 macro_rules! text {
     ($($part:expr),+ $(,)?) => {
@@ -13,35 +13,35 @@ macro_rules! text {
     };
 }
 
-/// Writes a tool's messages, and remembers that there was one.
+/// Writes a tool's messages, and records that an error was reported.
 pub struct Complaints {
     tool: &'static str,
     any: bool,
 }
 
 impl Complaints {
-    /// Of the tool `sleds TOOL`.
+    /// Makes the messages of the tool `sleds TOOL`.
     pub fn new(tool: &'static str) -> Complaints {
         Complaints { tool, any: false }
     }
 
-    /// True if there was a message.
+    /// Returns true if an error was reported.
     pub fn any(&self) -> bool {
         self.any
     }
 
-    /// Writes `sleds TOOL: TEXT`.
+    /// Reports an error: writes `sleds TOOL: TEXT`.
     pub fn say(&mut self, text: impl AsRef<[u8]>) {
         self.any = true;
         note(self.tool, text);
     }
 
-    /// Writes `sleds TOOL: TEXT`, which is not about anything wrong.
+    /// Writes `sleds TOOL: TEXT`, without counting it as an error.
     pub fn note(&self, text: impl AsRef<[u8]>) {
         note(self.tool, text);
     }
 
-    /// Says what is wrong with the command line, and where to look.
+    /// Reports an error in the command line, with a hint about help.
     pub fn wrong_usage(&mut self, usage: &Usage) {
         let hint = format!("\nTry 'sleds {} --help' for more information.", self.tool);
         self.say(text!(usage.0, hint));
@@ -75,13 +75,13 @@ fn print(text: &str, complaints: &mut Complaints) {
     }
 }
 
-/// Writes `sleds TOOL: TEXT` as one piece, which is not mixed with what others write.
+/// Writes `sleds TOOL: TEXT` in one call, so that it does not mix with the output of other processes.
 pub fn note(tool: &str, text: impl AsRef<[u8]>) {
-    // Nobody is left to hear of it if this fails.
+    // A failure cannot be reported anywhere.
     let _ = io::stderr().write_all(&text!("sleds ", tool, ": ", text, "\n"));
 }
 
-/// What the system says about `error`, without its number.
+/// Returns the system's text for `error`, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match (error.raw_os_error(), text.rfind(" (os error ")) {

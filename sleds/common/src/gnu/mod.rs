@@ -1,5 +1,5 @@
-//! What the tools have in common with the GNU programs they stand beside: how a command line is
-//! taken apart, how messages are worded, how file names are quoted in them.
+//! Parts that the tools share with their GNU counterparts: parsing of command lines, wording of messages, quoting of
+//! file names in messages.
 
 mod messages;
 mod options;

@@ -1,7 +1,6 @@
-//! Command lines as the GNU programs take them apart: options and operands in any order, long
-//! options that may be shortened, `--` to end them; with `POSIXLY_CORRECT` set, operands end them
-//! too. One table of options gives the parser, and through [`command`] the help, the man page and
-//! the completions.
+//! Parses command lines like the GNU programs: options and operands in any order, abbreviated long options, and `--` as
+//! their end. With `POSIXLY_CORRECT` set, operands end the options too. A single table of options defines the parser
+//! and, through [`command`], the help, the man page and the completions.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -9,36 +8,36 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use super::quote::quotation_marks;
 use crate::text;
 
-/// Whether an option takes an argument, and what help calls it.
+/// Argument of an option, with its name in the help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arg {
-    /// It takes none.
+    /// No argument.
     None,
-    /// It takes one.
+    /// A required argument.
     Required(&'static str),
-    /// Only as `--option=VALUE`, or right behind the letter.
+    /// An optional argument: only as `--option=VALUE`, or directly after the letter.
     Optional(&'static str),
 }
 
 /// An option. Several rows may share an `id`.
 pub struct Opt<T: 'static> {
-    /// What the tool knows it by.
+    /// Identifier of the option in the tool.
     pub id: T,
-    /// Its letter.
+    /// Letter.
     pub short: Option<u8>,
-    /// Its name.
+    /// Long name.
     pub long: Option<&'static str>,
-    /// What it takes.
+    /// Argument.
     pub arg: Arg,
-    /// Empty for one that help does not show.
+    /// Help text; empty for a hidden option.
     pub help: &'static str,
-    /// The GNU program does not have it. It must be spelled out, so that what is short for another
-    /// option there is short for it here too.
+    /// True if the GNU program does not have the option. Its name cannot be abbreviated, so that an abbreviation of
+    /// another option has the same meaning as in the GNU program.
     pub ours: bool,
 }
 
 impl<T: Copy> Opt<T> {
-    /// An option; `short` is 0 if it has no letter.
+    /// Makes an option; `short` is 0 for an option without a letter.
     pub const fn new(
         id: T,
         short: u8,
@@ -56,12 +55,12 @@ impl<T: Copy> Opt<T> {
         }
     }
 
-    /// One without an argument.
+    /// Makes an option without an argument.
     pub const fn flag(id: T, short: u8, long: &'static str, help: &'static str) -> Opt<T> {
         Opt::new(id, short, Some(long), Arg::None, help)
     }
 
-    /// One with an argument, which help calls `arg`.
+    /// Makes an option with an argument, which the help calls `arg`.
     pub const fn with(
         id: T,
         short: u8,
@@ -72,26 +71,26 @@ impl<T: Copy> Opt<T> {
         Opt::new(id, short, Some(long), Arg::Required(arg), help)
     }
 
-    /// The same, but the GNU program does not have it.
+    /// Marks an option that the GNU program does not have.
     pub const fn of_ours(self) -> Opt<T> {
         Opt { ours: true, ..self }
     }
 }
 
-/// Something on the command line.
+/// A parsed item of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item<T> {
     /// An option, with its argument.
     Option(T, Option<OsString>),
-    /// Anything else.
+    /// An operand.
     Operand(OsString),
 }
 
-/// A command line that cannot be understood; its text is what to say about it.
+/// An error in the command line; contains the text of the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Usage(pub Vec<u8>);
 
-/// Takes `args` apart. With `permute` false, the first operand ends the options.
+/// Parses `args`. If `permute` is false, the first operand ends the options.
 pub fn parse<T: Copy + PartialEq>(
     table: &[Opt<T>],
     args: Vec<OsString>,
@@ -101,7 +100,7 @@ pub fn parse<T: Copy + PartialEq>(
     Ok(items.into_iter().map(|(_, item)| item).collect())
 }
 
-/// The same, each item with the number of the word of the command line that it comes from.
+/// Parses `args` like [`parse`]. Each item has the number of its word on the command line.
 pub fn parse_words<T: Copy + PartialEq>(
     table: &[Opt<T>],
     args: Vec<OsString>,
@@ -131,12 +130,12 @@ pub fn parse_words<T: Copy + PartialEq>(
     Ok(items)
 }
 
-/// True unless the user asks for options to end at the first operand.
+/// Returns true unless the user requests that the first operand ends the options.
 pub fn permutes() -> bool {
     std::env::var_os("POSIXLY_CORRECT").is_none()
 }
 
-/// The option at `--TEXT`.
+/// Parses the option in `--TEXT`.
 fn long<T: Copy + PartialEq>(
     table: &[Opt<T>],
     text: &[u8],
@@ -160,7 +159,7 @@ fn long<T: Copy + PartialEq>(
     }
 }
 
-/// The option called `name`, or that `name` can only be short for.
+/// Finds the option called `name`, or the only option that `name` abbreviates.
 fn find_long<'t, T: Copy + PartialEq>(
     table: &'t [Opt<T>],
     name: &[u8],
@@ -186,7 +185,7 @@ fn find_long<'t, T: Copy + PartialEq>(
     Err(Usage(words))
 }
 
-/// The options at `-LETTERS`.
+/// Parses the options in `-LETTERS`.
 fn short<T: Copy + PartialEq>(
     table: &[Opt<T>],
     letters: &[u8],
@@ -219,7 +218,7 @@ fn short<T: Copy + PartialEq>(
     Ok(())
 }
 
-/// What `word`, an argument of `option`, can only mean: a name in `table`, or what is short for one.
+/// Returns the value that `word`, an argument of `option`, names or unambiguously abbreviates in `table`.
 pub fn one_of<T: Copy + PartialEq>(
     option: &str,
     word: &OsStr,
@@ -250,7 +249,7 @@ pub fn one_of<T: Copy + PartialEq>(
     )))
 }
 
-/// `base` with the options of `table`, for help, man pages and completions.
+/// Returns `base` with the options of `table`, for help, man pages and completions.
 pub fn command<T>(base: clap::Command, table: &[Opt<T>]) -> clap::Command {
     let shown = table.iter().enumerate().filter(|(_, o)| !o.help.is_empty());
     base.disable_help_flag(true)

@@ -1,8 +1,8 @@
-//! File names in messages, quoted for the shell where they need it.
+//! File names in messages, quoted for the shell if necessary.
 //!
-//! As GNU's programs do it: a name of harmless characters stands as it is; others stand in single
-//! quotes, with `$'\n'` for what cannot be shown; one with a single quote and otherwise harmless
-//! characters stands in double quotes.
+//! The rules are those of GNU's programs. A name of harmless characters is not quoted. Other names are put in single
+//! quotes, with `$'\n'` for unprintable characters. A name with a single quote and otherwise harmless characters is put
+//! in double quotes.
 
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,13 +10,13 @@ use std::path::Path;
 
 use crate::locale::{Charset, Decoded, Locale};
 
-/// `name` in quotes, as in `extra operand 'x'`.
+/// Returns `name` in quotes, as in `extra operand 'x'`.
 pub fn quoted(name: impl AsRef<Path>) -> Vec<u8> {
     let name = Name::of(name.as_ref());
     name.in_quotes()
 }
 
-/// `name`, in quotes if a shell would not take it as it is or if it has a colon.
+/// Returns `name`, in quotes if a shell would not accept it unchanged, or if it has a colon.
 pub fn quoted_if_needed(name: impl AsRef<Path>) -> Vec<u8> {
     let name = Name::of(name.as_ref());
     match name.needs_quotes() {
@@ -25,7 +25,7 @@ pub fn quoted_if_needed(name: impl AsRef<Path>) -> Vec<u8> {
     }
 }
 
-/// A file name, cut into its characters.
+/// A file name, split into its characters.
 struct Name<'a> {
     bytes: &'a [u8],
     chars: Vec<Char<'a>>,
@@ -65,7 +65,7 @@ impl<'a> Name<'a> {
         self.bytes.is_empty() || self.chars.iter().enumerate().any(special)
     }
 
-    /// True if double quotes can hold it with nothing escaped.
+    /// Returns true if the name fits in double quotes without escapes.
     fn suits_double_quotes(&self) -> bool {
         let harmless = |(at, c): (usize, &Char<'_>)| match c.bytes {
             [b'#' | b'~'] => at == 0,
@@ -81,8 +81,8 @@ impl<'a> Name<'a> {
             return [b"\"", self.bytes, b"\""].concat();
         }
         let mut out = vec![b'\''];
-        // Of a name with a single quote GNU's code makes two rounds, and the second begins as the
-        // first ended: after an escape, if there was one at the end.
+        // GNU's code processes a name with a single quote twice. The second pass begins in the state in which the first
+        // ended: after an escape, if the name ends in one.
         let ended_in_escape = self.chars.last().is_some_and(|c| !c.shown);
         let mut escaping = self.bytes.contains(&b'\'') && ended_in_escape;
         for c in &self.chars {
@@ -119,7 +119,7 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// What the locale puts around words.
+/// Returns the quotation marks of the locale.
 pub fn quotation_marks() -> (&'static str, &'static str) {
     match Locale::of_environment().charset() {
         Charset::Utf8 => ("‘", "’"),
@@ -127,7 +127,7 @@ pub fn quotation_marks() -> (&'static str, &'static str) {
     }
 }
 
-/// `text` in the locale's quotation marks, with what does not print written as C does.
+/// Returns `text` in the locale's quotation marks, with C escapes for unprintable characters.
 pub fn quoted_in_locale(text: &[u8]) -> Vec<u8> {
     let utf8 = Locale::of_environment().charset() == Charset::Utf8;
     let (open, close) = quotation_marks();
@@ -176,7 +176,7 @@ fn quote_char(quoted: &mut Vec<u8>, c: char) {
     }
 }
 
-/// The letter after the backslash by which C writes a character.
+/// Returns the letter of a character's C escape.
 pub fn escape_letter(c: char) -> Option<u8> {
     Some(match c {
         '\x07' => b'a',
