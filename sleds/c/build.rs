@@ -1,4 +1,4 @@
-//! Gives the shared library the name by which programs will ask for it.
+//! Sets the name by which programs load the shared library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

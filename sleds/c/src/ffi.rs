@@ -1,8 +1,7 @@
 //! The functions that C calls.
 //!
-//! Invariant: a pointer that C gives is null, which is refused, or points to as much as the
-//! function's description says, and to nothing that Rust has. A file descriptor is used during the
-//! call, or through a duplicate.
+//! Invariant: a pointer from C is null, which is rejected, or points to as much memory as the function's documentation
+//! states, which Rust does not use. A file descriptor is used only during the call, or through a duplicate.
 #![allow(
     unsafe_code,
     reason = "C gives numbers and addresses; each is checked or bounded here, and nowhere else"
@@ -93,23 +92,23 @@ fn for_c(sled: &Sled) -> sleds_sled {
     }
 }
 
-/// Runs the inside of a function; what fails sets errno and gives `failed`.
+/// Runs the body of a function. An error sets errno, and returns `failed`.
 fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, Errno>) -> T {
-    // A panic must not go through C's frames.
+    // A panic must not unwind through C's frames.
     let outcome = catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(libc::EIO));
     outcome.unwrap_or_else(|errno| {
-        // SAFETY: the address of this thread's errno, which is always there.
+        // SAFETY: the address of this thread's errno, which is always valid.
         unsafe { *libc::__errno_location() = errno };
         failed
     })
 }
 
-/// A duplicate of a file descriptor.
+/// Duplicates a file descriptor.
 fn file(fd: c_int) -> Result<File, Errno> {
     if fd < 0 {
         return Err(libc::EBADF);
     }
-    // SAFETY: it is used for one `fcntl`, which fails for a number that is no open file's.
+    // SAFETY: the descriptor is used for one `fcntl`, which fails for a number that is not an open file.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let owned = borrowed.try_clone_to_owned();
     owned.map(File::from).map_err(|error| state::of_io(&error))
@@ -123,15 +122,15 @@ fn plan(plan: c_int) -> Result<Plan, Errno> {
     }
 }
 
-/// Writes to where C wants it.
+/// Writes a value through a pointer from C.
 ///
 /// # Safety
-/// `to` is null, or may be written to.
+/// `to` is null, or valid for writes.
 unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Errno> {
     if to.is_null() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: not null, and the caller's promise.
+    // SAFETY: the pointer is not null; the caller guarantees the rest.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -149,7 +148,7 @@ pub unsafe extern "C" fn sleds_get(fd: c_int, sleds: *mut sleds_sled, room: i64)
         }
         let all = state::describe(&file(fd)?)?;
         for (index, sled) in all.iter().take(room).enumerate() {
-            // SAFETY: not null, and C has room for `room` of them.
+            // SAFETY: the pointer is not null, and C provides space for `room` elements.
             unsafe { sleds.add(index).write(for_c(sled)) };
         }
         Ok(all.len() as i64)
@@ -173,7 +172,7 @@ pub unsafe extern "C" fn sleds_device_name(fd: c_int, name: *mut c_char, room: i
         let bytes = level.name().as_bytes();
         let fitting = bytes.len().min(room.saturating_sub(1));
         if room > 0 {
-            // SAFETY: not null, and room for `room` bytes, of which at most all are written.
+            // SAFETY: the pointer is not null, and at most `room` bytes are written.
             unsafe {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), name.cast(), fitting);
                 name.add(fitting).write(0);
@@ -242,7 +241,7 @@ pub unsafe extern "C" fn sleds_pick_next_read(
         let Some(pick) = state::with(fd, next)? else {
             return Ok(0);
         };
-        // SAFETY: null, or C's to be written to.
+        // SAFETY: each pointer is null, or C guarantees that it is valid for writes.
         unsafe {
             put(offset, pick.offset as i64)?;
             put(nbytes, pick.length as i64)?;
@@ -292,7 +291,7 @@ pub unsafe extern "C" fn sleds_delivery_range(
 ) -> c_int {
     guard(-1, || {
         let seconds = delivery(fd, plan)?.seconds;
-        // SAFETY: null, or C's to be written to.
+        // SAFETY: each pointer is null, or C guarantees that it is valid for writes.
         unsafe {
             put(low, seconds.low)?;
             put(high, seconds.high)?;
@@ -343,7 +342,7 @@ pub unsafe extern "C" fn ff_sleds_pick_next_read(
         let Some((first, number)) = state::with(fd, state::next_elements)? else {
             return Ok(0);
         };
-        // SAFETY: null, or C's to be written to.
+        // SAFETY: each pointer is null, or C guarantees that it is valid for writes.
         unsafe {
             put(element, first as i64)?;
             put(count, number as i64)?;

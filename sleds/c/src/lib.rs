@@ -1,4 +1,4 @@
-//! The C library: `include/sleds.h`, `libsleds.so`, `libsleds.a`. Start in `ffi.rs`.
+//! The C library: `include/sleds.h`, `libsleds.so`, `libsleds.a`. The entry points are in `ffi.rs`.
 
 mod ffi;
 mod state;

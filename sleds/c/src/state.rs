@@ -1,6 +1,6 @@
-//! What the C functions do, in Rust.
+//! The implementation of the C functions.
 //!
-//! As in the paper, a pick belongs to a file descriptor, by its number.
+//! As in the paper, a pick belongs to a file descriptor, identified by its number.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,10 +25,10 @@ pub(crate) fn of_io(error: &io::Error) -> Errno {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// A pick under way. The file is a duplicate, so that the number may be closed or used anew.
+/// A pick in progress. The file is a duplicate, so that the descriptor may be closed or reused.
 pub(crate) struct Picking {
     pub(crate) picker: Picker,
-    /// With elements: where the first one begins, and bytes in one.
+    /// With elements: first byte of the first element, and bytes of an element.
     pub(crate) elements: Option<(u64, u64)>,
 }
 
@@ -42,17 +42,17 @@ fn table() -> MutexGuard<'static, Table> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Begins a pick, in place of one that the number had.
+/// Begins a pick. Replaces a previous pick of the descriptor.
 pub(crate) fn begin(fd: RawFd, picking: Picking) {
     table().insert(fd, Arc::new(Mutex::new(picking)));
 }
 
-/// Does something with the pick of a number.
+/// Calls `then` with the pick of a descriptor.
 pub(crate) fn with<T>(
     fd: RawFd,
     then: impl FnOnce(&mut Picking) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // Not under the table's lock: other files' picks need not wait for this one's reading.
+    // Runs without the table's lock, so that picks of other files do not wait for this one's reads.
     let picking = table().get(&fd).map(Arc::clone).ok_or(libc::EINVAL)?;
     let mut picking = picking
         .lock()
@@ -60,13 +60,13 @@ pub(crate) fn with<T>(
     then(&mut picking)
 }
 
-/// Ends the pick of a number.
+/// Ends the pick of a descriptor.
 pub(crate) fn finish(fd: RawFd) -> Result<(), Errno> {
     table().remove(&fd).map(drop).ok_or(libc::EINVAL)
 }
 
-/// The next part with whole elements, as first element and count; `None` after the last. What is
-/// left at the end of the file, less than an element, is no part.
+/// Returns the next whole elements, as first element and count; `None` after the last. An incomplete element at the end
+/// of the file is omitted.
 pub(crate) fn next_elements(picking: &mut Picking) -> Result<Option<(u64, u64)>, Errno> {
     let Some((start, size)) = picking.elements else {
         return Err(libc::EINVAL);
@@ -83,7 +83,7 @@ pub(crate) fn next_elements(picking: &mut Picking) -> Result<Option<(u64, u64)>,
     }
 }
 
-/// The levels of a file, as the C library numbers them.
+/// Returns the SLEDs of a file, with errors as errno.
 pub(crate) fn describe(file: &File) -> Result<Vec<sleds::Sled>, Errno> {
     sleds::describe(file).map_err(|error| errno(&error))
 }

@@ -1,14 +1,14 @@
-//! The C library as C programs see it.
+//! Tests of the C library from C programs.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-// So that the libraries are built.
+// Makes cargo build the libraries.
 use sleds_c as _;
 
-/// The header is what cbindgen makes of the functions. `SLEDS_WRITE_HEADER=1` writes it anew.
+/// Compares the header with cbindgen's output for the functions. `SLEDS_WRITE_HEADER=1` writes the header.
 #[test]
 fn the_header_is_that_of_the_functions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -32,7 +32,7 @@ fn the_header_is_that_of_the_functions() {
     );
 }
 
-/// Where cargo put the libraries: beside this test, or one directory up.
+/// Returns the directory in which cargo put the libraries: the directory of this test, or its parent.
 fn libraries() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let places = program.ancestors().skip(1).take(2);
@@ -58,7 +58,7 @@ fn has(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// An installation in a scratch directory; `None`, said aloud, if there is no compiler.
+/// Installs the library in a scratch directory. Returns `None` and reports a skip without a compiler.
 fn installed(test: &str) -> Option<tempfile::TempDir> {
     if !has("cc") || !has("pkg-config") {
         let line = format!("SKIPPED: {test}: no cc or no pkg-config\n");
@@ -73,7 +73,7 @@ fn installed(test: &str) -> Option<tempfile::TempDir> {
     Some(prefix)
 }
 
-/// Compiles a C program against what was installed, as its users would.
+/// Compiles a C program against the installed library, as its users would.
 fn compile(prefix: &Path, source: &Path, fixed: bool) -> PathBuf {
     let mut ask = Command::new("pkg-config");
     ask.args(["--cflags", "--libs", "sleds"]);
@@ -143,7 +143,7 @@ fn errors_and_elements_are_as_the_header_says() {
         return;
     };
     let data = prefix.path().join("data");
-    // A head, 1000 elements of 8 bytes, and a part of one.
+    // A header, 1000 elements of 8 bytes, and an incomplete element.
     fs::write(&data, vec![0; 2880 + 8000 + 3]).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract.c");
     let program = compile(prefix.path(), &source, false);
@@ -165,7 +165,7 @@ fn a_fortran_program_reads_by_element() {
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     }
-    // A head, numbers whose sum is exact in any order, and a part of one more.
+    // A header, numbers whose sum is exact in any order, and an incomplete number.
     let numbers: Vec<f64> = (0..100_000).map(|n| f64::from(n % 1000) / 4.0).collect();
     let mut content = vec![7; 2880];
     content.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
