@@ -120,8 +120,8 @@ pub(crate) enum Command {
     /// Data that cannot be read from a failing log device is not lost: the daemon retries without a time limit. With
     /// this command the administrator declares that the data will not come back. The data is read once more. Whatever
     /// is still unreadable is LOST: its sectors give errors until they are written again. If the log has failed
-    /// completely, the command also guarantees that the log device will not be attached again. Without
-    /// --lose-unreadable it only shows which data would be lost.
+    /// completely, the administrator also guarantees that the log device will not be attached again. Without
+    /// --lose-unreadable, the command only shows which data would be lost.
     GiveUp(GiveUpArgs),
     /// Adopt the present length of the devices, after `lvextend` or `truncate` made them longer.
     ///
@@ -331,7 +331,7 @@ pub(crate) struct AcceptArgs {
     pub(crate) accept_changed: bool,
 }
 
-/// Selects a volume, by its name or by its log device.
+/// Selects a volume, by its name or by its devices.
 #[derive(Args, Debug, Default)]
 #[group(required = true, multiple = true)]
 pub(crate) struct TargetArgs {
@@ -387,7 +387,7 @@ pub(crate) struct StatusArgs {
 pub(crate) struct DrainArgs {
     /// The volume.
     pub(crate) name: Name,
-    /// Stop waiting after this time; data moved by then stays moved.
+    /// Stop after this time; data moved by then stays moved.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<TimeSpan>,
 }

@@ -2,8 +2,8 @@
 //!
 //! A signal leaves dirty data in the log, where it is safe. The first signal waits until the block device is no longer
 //! in use; the second does not. Every other wait has a time limit: a failing data device, or a full log, must not
-//! prevent a system shutdown. The daemon reports each wait to its log and to the service manager, together with its
-//! maximum duration.
+//! prevent a system shutdown. The daemon logs each wait, and reports it to the service manager, with the time that it
+//! may still take.
 
 use std::future::pending;
 use std::pin::pin;

@@ -23,7 +23,7 @@ pub(crate) use history::Seen;
 
 /// Interval between two requests to the volumes.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Latency of a key, an answer or a signal.
+/// Maximum delay until a key, an answer or a signal is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The ring is used only for signals, which are polled.
 const RING_ENTRIES: u32 = 8;
