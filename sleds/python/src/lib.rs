@@ -1,7 +1,7 @@
 //! The Python module `sleds._sleds`: the library's descriptors and its reader.
 //!
-//! Users import `python/sleds/__init__.py`; `__init__.pyi` beside it has the types. A wait for a device releases the
-//! interpreter's lock, so that other threads continue.
+//! `python/sleds/__init__.py` is what users import; `__init__.pyi` beside it has the types. Waiting
+//! for a device happens without the interpreter's lock, so that other threads go on.
 #![allow(
     non_snake_case,
     reason = "Bps: B is the unit's symbol, for bytes and not bits"
@@ -20,7 +20,7 @@ use sleds::{DescribeError, Plan, ReadOptions, Reader, Source, Spread, Unit};
 use piece::Piece;
 
 self_cell::self_cell!(
-    /// A reader with its file. The file is closed with the reader.
+    /// A reader together with the file it reads, which is closed with it.
     struct OpenReader {
         owner: File,
         #[not_covariant]
@@ -28,25 +28,25 @@ self_cell::self_cell!(
     }
 );
 
-/// The cost of reading a part of a file.
+/// What it takes to read a part of a file.
 #[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Sled {
-    /// First byte.
+    /// Its first byte.
     offset: u64,
-    /// Length in bytes.
+    /// Bytes in it.
     length: u64,
     /// "memory", "unknown", or the name of a device of the table.
     level: String,
-    /// Origin of latency and bandwidth.
+    /// Where the two numbers are from.
     source: String,
-    /// Seconds until the first byte, median; None if not known.
+    /// Seconds to the first byte, at the median; None if it is not known.
     latency_s: Option<f64>,
-    /// Range that contains most latencies.
+    /// The range in which that mostly lies.
     latency_range_s: Option<(f64, f64)>,
-    /// Bytes per second after the first byte, median; None if not known.
+    /// Bytes per second after that, at the median; None if it is not known.
     bandwidth_Bps: Option<f64>,
-    /// Range that contains most bandwidths.
+    /// The range in which that mostly lies.
     bandwidth_range_Bps: Option<(f64, f64)>,
 }
 
@@ -64,15 +64,15 @@ impl Sled {
     }
 }
 
-/// The time to read a whole file.
+/// How long reading a whole file takes.
 #[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Delivery {
-    /// Median estimate; None if the rates of a part are not known.
+    /// The estimate at the median; None if nothing is known of a part.
     seconds: Option<f64>,
-    /// Range that contains most times.
+    /// The range in which it mostly lies.
     range_s: Option<(f64, f64)>,
-    /// Bytes whose rates are not known.
+    /// Bytes of which nothing is known.
     unknown_bytes: u64,
 }
 
@@ -108,14 +108,14 @@ fn range(spread: Option<Spread>) -> Option<(f64, f64)> {
     spread.map(|spread| (spread.low, spread.high))
 }
 
-/// Opens a file. An error contains the path, like Python's own errors.
+/// Opens a file; the error says which, as Python's own does.
 fn open(path: &Path) -> PyResult<File> {
     File::open(path).map_err(|error| failure(path, error))
 }
 
 fn failure(path: &Path, error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
-        // Python turns the number into FileNotFoundError or a similar class.
+        // Python makes FileNotFoundError and its like of the number.
         Some(number) => {
             let reason = error.to_string();
             let reason = reason
@@ -147,7 +147,7 @@ fn plan_of(name: &str) -> PyResult<Plan> {
     }
 }
 
-/// Returns the SLEDs of a file, in order; they cover it exactly.
+/// The SLEDs of a file, in order; they cover it exactly.
 ///
 /// Raises OSError if the file cannot be opened or has no length (pipes, directories).
 #[pyfunction]
@@ -169,7 +169,7 @@ fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
     Ok(sleds.into_iter().map(ours).collect())
 }
 
-/// Estimates the time to read the whole file by a plan: "linear", "best" or "auto" (the lesser).
+/// How long reading the whole file would take by a plan: "linear", "best" or "auto" (the lesser).
 ///
 /// Raises OSError as describe does, and ValueError for another plan.
 #[pyfunction]
@@ -188,11 +188,11 @@ fn delivery_time(py: Python<'_>, path: PathBuf, plan: &str) -> PyResult<Delivery
     })
 }
 
-/// Returns the content of a file piece by piece, every byte once.
+/// Gives out a file piece by piece, every byte once.
 #[pyclass(frozen, module = "sleds")]
 struct Picker {
     path: PathBuf,
-    /// The selected order: "linear" or "best".
+    /// The order that was chosen: "linear" or "best".
     #[pyo3(get)]
     plan: &'static str,
     reader: Mutex<Option<OpenReader>>,
@@ -214,7 +214,7 @@ impl Picker {
                 let piece = reader.next_piece()?;
                 Ok(piece.map(|piece| Piece::new(piece.offset, piece.data)))
             });
-            // The end and an error both close the file. Later calls return the end.
+            // After the end, and after an error, there is nothing more; the file is closed.
             if !matches!(next, Ok(Some(_))) {
                 *reader = None;
             }
@@ -226,9 +226,9 @@ impl Picker {
 
 /// Reads a file piece by piece, cheapest part first, every byte once.
 ///
-/// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record` a piece holds whole records, each
-/// terminated by that byte; with `element=(start, size)` whole elements of `size` bytes, the first at byte `start`.
-/// `plan` is "linear", "best" or "auto" (best if it pays).
+/// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record` it holds whole
+/// records, each ended by that byte; with `element=(start, size)` whole elements of `size` bytes, the
+/// first at byte `start`. `plan` is "linear", "best" or "auto" (best where that pays).
 ///
 /// Raises OSError if the file cannot be read, and ValueError for arguments out of range.
 #[pyfunction]
@@ -278,7 +278,7 @@ fn pick(
     })
 }
 
-/// Estimates the time that reading each part of a file takes.
+/// How long would it take to read which part of a file?
 #[pymodule]
 fn _sleds(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

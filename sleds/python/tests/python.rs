@@ -1,4 +1,4 @@
-//! Installs the package as a user would, in a separate environment, and runs its tests.
+//! Installs the package as a user would, into an environment of its own, and runs its tests.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ fn skipped(why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Runs a program of an environment, like a shell with the environment activated: the build calls `maturin` by its
-/// name.
+/// Runs a program of an environment, as in a shell where that is active: the build calls `maturin` by
+/// its name.
 fn run(program: &Path, args: &[&str]) -> Output {
     let mut paths = vec![program.parent().expect("a directory").to_owned()];
     paths.extend(std::env::split_paths(
@@ -21,8 +21,8 @@ fn run(program: &Path, args: &[&str]) -> Output {
         .env("PATH", std::env::join_paths(paths).expect("no colons"))
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         .env("SLEDS_TEST_DIR", env!("CARGO_TARGET_TMPDIR"))
-        // The profile of the other tests, but a separate target directory: another interpreter would rebuild pyo3 and
-        // all its dependents, and so would the workspace's next build.
+        // As all else that is tested is built, but in a place of its own: for another interpreter,
+        // pyo3 and all on it is built anew, and would be for the workspace's next build again.
         .env("MATURIN_PEP517_ARGS", "--profile dev")
         .env(
             "CARGO_TARGET_DIR",
@@ -41,7 +41,7 @@ fn words(output: &Output) -> String {
     )
 }
 
-/// Makes an empty environment; `None` if Python cannot make one.
+/// An empty environment; `None` if Python cannot make one.
 fn environment() -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     let _ = std::fs::remove_dir_all(&place);
@@ -59,7 +59,7 @@ fn the_python_package_installs_and_passes_its_tests() {
         return skipped("python3 cannot make an environment (package python3-venv)");
     };
     let pip = ["-m", "pip", "install", "--quiet"];
-    // Only this step needs the network; the following steps must succeed.
+    // Only this needs the network; what follows must work.
     let tools = run(&python, &[&pip[..], &["maturin>=1.7,<2", "numpy"]].concat());
     if !tools.status.success() {
         return skipped(&format!(
