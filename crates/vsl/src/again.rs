@@ -1,7 +1,7 @@
-//! Structures of the medium, read and written again: for those who try the decoders with anything.
+//! Decodes structures of the device and encodes them again, for fuzzing of the decoders.
 //!
-//! Each gives the bytes that it writes of what it read; none if it read nothing. What is read once is to be read again
-//! from those, and to be the same.
+//! Each function returns the encoding of the decoded structure, or `None` if the input is not valid. Decoding that
+//! encoding again must give an equal structure.
 
 use forebay_segments::Entry as _;
 
@@ -9,34 +9,34 @@ use crate::format::{Checkpoint, Index, Record, TableChunk, Volume, decode_queue,
 
 type Summary = forebay_segments::Summary<Volume>;
 
-/// A record's header, with so many sectors of payload that its entries tell of.
+/// Decodes the header of a record. Also returns the sectors of payload that its entries describe.
 pub fn record(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     let record = Record::decode(bytes).ok()?;
     let sectors = record.entries.iter().map(|entry| entry.payload_sectors());
     Some((record.encode().to_vec(), sectors.sum()))
 }
 
-/// A segment's summary, in whole blocks.
+/// Decodes the summary of a segment, which is a whole number of blocks.
 pub fn summary(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Summary::decode(bytes).ok()?.encode())
 }
 
-/// The index of a checkpoint's parts, at which the superblock points.
+/// Decodes the index of a checkpoint's parts. The superblock points at this index.
 pub fn index(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Index::decode(bytes)?.encode())
 }
 
-/// The body of a checkpoint.
+/// Decodes the body of a checkpoint.
 pub fn checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Checkpoint::decode(bytes)?.encode())
 }
 
-/// A part of the table of segments, of so many.
+/// Decodes a chunk of the table of segments that has `segments` entries.
 pub fn table(bytes: &[u8], segments: usize) -> Option<Vec<u8>> {
     Some(TableChunk::decode(bytes, segments)?.encode())
 }
 
-/// A record that continues the allocation queue.
+/// Decodes a record that continues the allocation queue.
 pub fn queue(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(encode_queue(&decode_queue(bytes)?))
 }

@@ -1,4 +1,4 @@
-//! Counting what is live by a walk over the whole map, to hold the table of segments against it, or to mend it.
+//! Counts live sectors by a walk over the whole map, to check or to repair the table of segments.
 
 use std::rc::Rc;
 
@@ -10,15 +10,15 @@ use crate::space::{Inner, Space};
 use crate::store::read_checked;
 use crate::weight::units_of;
 
-/// Memory for nodes while the map is walked, in bytes.
+/// Bytes of memory for nodes during a walk over the map.
 const WALK_BYTES: u64 = 1 << 20;
 
 impl Space {
-    /// Compares what is known of segments with their states, and with a walk over the whole map. For tests: no client may do
-    /// anything to the volume meanwhile. The walk begins again when the cleaner has changed the map.
+    /// Compares the table of segments with the states of the segments and with a walk over the whole map. For tests:
+    /// clients must not change the volume meanwhile. The walk starts again if the cleaner has changed the map.
     ///
     /// # Errors
-    /// The first difference, in words; or an error of the device.
+    /// A text that describes the first difference, or an error of the device.
     pub async fn audit(&self) -> Result<(), String> {
         let inner = &self.inner;
         let _turn = inner.checkpoint_turn.lock().await;
@@ -71,7 +71,7 @@ impl Space {
 }
 
 impl Inner {
-    /// Differs after anything that changes what is live.
+    /// Returns counters that differ after any change of the live data.
     fn signature(&self) -> (u64, u64, u64, usize) {
         let map = self.map.borrow();
         let stats = self.stats.borrow();
@@ -84,10 +84,10 @@ impl Inner {
         )
     }
 
-    /// Counts what is live.
+    /// Counts live sectors.
     ///
     /// # Errors
-    /// If a node cannot be read. Damaged nodes of detached subtrees are passed over, with all below them.
+    /// A node cannot be read. Damaged nodes of detached subtrees are skipped, with all nodes below them.
     async fn count_live(&self) -> Result<Counted, SpaceError> {
         let mut counted = Counted::default();
         let layout = self.store.layout();
@@ -117,7 +117,8 @@ impl Inner {
                     let extent = one.extent;
                     counted.totals.0 += extent.sectors;
                     counted.totals.1 += 1;
-                    // Recovery detaches a subtree again that was reaped before the crash. Other data may have taken its segments.
+                    // Recovery detaches a subtree again even if the reaper freed it before the crash. Other data may
+                    // use its segments now.
                     let table = &self.commit.composer().table;
                     let is_gone = matches!(visit, Visit::Detached(_))
                         && table.slot_at(extent.place).is_none();
@@ -143,7 +144,7 @@ impl Inner {
                     {
                         return Err(SpaceError::Node(need.place, error));
                     }
-                    // The way to a leaf must stay in memory, however little that is.
+                    // The path to a leaf must stay in memory, even if the configured memory is smaller.
                     let limit = self.options.map_bytes.max(WALK_BYTES) as usize;
                     self.map.borrow_mut().shrink(limit);
                 }
@@ -151,7 +152,7 @@ impl Inner {
         }
     }
 
-    /// Counts what is live anew if it was found to be counted wrongly; nothing else is done to the volume meanwhile.
+    /// Counts the live sectors again if the current counts are doubtful. The volume must not change meanwhile.
     pub(crate) async fn recount(self: &Rc<Self>, doubtful: bool) -> Result<(), SpaceError> {
         let known = {
             let streams = self.commit.composer();

@@ -1,33 +1,33 @@
-//! What is done to the space at once.
+//! Batches: changes of the space that are applied atomically.
 
 use forebay_device::Buf;
 use forebay_units::{SECTOR_BYTES, Sector};
 
-/// The most bytes of data that a batch may write.
+/// Maximum bytes of data in a batch.
 pub const BATCH_BYTES_MAX: u64 = 64 << 20;
-/// The most writes and trims that a batch may have.
+/// Maximum number of writes and trims in a batch.
 pub const BATCH_PIECES_MAX: usize = 8192;
 
-/// One thing that a batch does.
+/// An operation of a batch.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// New data, in whole sectors.
     Write {
-        /// Where it begins.
+        /// First sector of the data.
         sector: Sector,
         /// The data.
         data: Buf,
     },
-    /// A range is unmapped: it reads as zeroes.
+    /// A range to unmap. It reads as zeroes afterwards.
     Trim {
-        /// Where it begins.
+        /// First sector of the range.
         sector: Sector,
-        /// How many sectors.
+        /// Number of sectors.
         sectors: u64,
     },
 }
 
-/// Writes and trims that are done in order, and at any crash all or not at all.
+/// Writes and trims that are applied in order. After a crash, either all of them or none took effect.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     ops: Vec<Op>,
@@ -35,18 +35,18 @@ pub struct Batch {
     preallocates: i64,
 }
 
-/// Why a batch was refused; nothing of it was done.
+/// The reason to refuse a batch. No part of the batch was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
-    /// Data that is not in whole sectors, or none.
+    /// Data that is empty, or not a whole number of sectors.
     #[error("{0} bytes are not a whole number of sectors of 512 bytes, at least one")]
     Sectors(usize),
     /// A range that ends beyond the space.
     #[error("{sectors} sectors from {sector} on end beyond the space")]
     Beyond {
-        /// Where it begins.
+        /// First sector of the range.
         sector: Sector,
-        /// How many sectors.
+        /// Number of sectors.
         sectors: u64,
     },
     /// More bytes than a batch may write.
@@ -58,12 +58,12 @@ pub enum BatchError {
 }
 
 impl Batch {
-    /// One that does nothing yet.
+    /// Creates an empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// One that writes `data`.
+    /// Creates a batch that writes `data`.
     pub fn of_write(sector: Sector, data: Buf) -> Batch {
         let mut batch = Batch::new();
         batch.write(sector, data);
@@ -83,29 +83,30 @@ impl Batch {
         self
     }
 
-    /// Preallocates `sectors` sectors more, or fewer if negative, with the writes and trims. The caller
-    /// counts: of the sectors that the batch maps, those that were preallocated are subtracted here.
+    /// Preallocates `sectors` more sectors together with the writes and trims, or fewer sectors if negative. The caller
+    /// does the accounting: it must subtract here those newly mapped sectors that were preallocated.
     pub fn preallocate(&mut self, sectors: i64) -> &mut Batch {
         self.preallocates += sectors;
         self
     }
 
-    /// Returns the change of preallocated sectors.
+    /// Returns the change of the number of preallocated sectors.
     pub fn preallocates(&self) -> i64 {
         self.preallocates
     }
 
-    /// What it does, in order.
+    /// Returns the operations in order.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// Bytes that it writes.
+    /// Returns the bytes of data that the batch writes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The most entries that records need for it: a piece for each line that is touched, and each trim.
+    /// Returns an upper bound of the record entries for this batch: an entry for each touched block of 4 KiB, and for
+    /// each trim.
     pub(crate) fn entries(&self) -> u64 {
         let of = |op: &Op| match op {
             Op::Write { data, .. } => data.len() as u64 / forebay_units::LINE_BYTES + 2,
@@ -114,8 +115,8 @@ impl Batch {
         self.ops.iter().map(of).sum()
     }
 
-    /// The most times that it makes the open records end early: once for what lies in another stream's open record, and at
-    /// each entry if its own ranges overlap.
+    /// Returns an upper bound of how often this batch ends the open records early: once because of older data in the
+    /// open record of another stream, and once for each entry if ranges of the batch overlap.
     pub(crate) fn rounds(&self) -> u64 {
         let mut ranges: Vec<(u64, u64)> = self
             .ops
@@ -130,10 +131,10 @@ impl Batch {
         1 + if overlap { self.entries() } else { 0 }
     }
 
-    /// Whether it can be done in a space of `space_sectors`.
+    /// Checks that the batch fits into a space of `space_sectors`.
     ///
     /// # Errors
-    /// If not; the error says why.
+    /// The first violated limit.
     pub fn check(&self, space_sectors: u64) -> Result<(), BatchError> {
         if self.ops.len() > BATCH_PIECES_MAX {
             return Err(BatchError::Pieces(self.ops.len()));
@@ -153,10 +154,10 @@ impl Batch {
 }
 
 impl Op {
-    /// The first sector, and how many.
+    /// Returns the first sector and the number of sectors.
     ///
     /// # Errors
-    /// If data is not in whole sectors.
+    /// The data is empty, or not a whole number of sectors.
     pub fn range(&self) -> Result<(Sector, u64), BatchError> {
         match self {
             Op::Write { sector, data } => {

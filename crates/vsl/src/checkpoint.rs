@@ -1,11 +1,12 @@
-//! Checkpoints: what recovery begins with.
+//! Checkpoints: the state that recovery starts from.
 //!
-//! A checkpoint is of a moment, its *cut*; what happens after the cut is left to the records behind it. Its
-//! parts are written while users go on, and it counts when both superblocks lead to it. Invariants:
-//! - Nodes before their parents, the table behind the nodes, the superblock when all of it is durable.
-//! - The table says what was live at the cut, but for nodes and for what checkpoints write beside them, which
-//!   are as this checkpoint leaves them.
-//! - What a checkpoint supersedes is given up only when it counts.
+//! A checkpoint describes one moment, its *cut*. Recovery gets later changes from the records behind the cut. Clients
+//! continue while its parts are written. It is valid when both superblocks point at it. Invariants:
+//! - Nodes are written before their parents, the table after the nodes, and the superblock when all of them are
+//!   durable.
+//! - The table contains the live counts at the cut. The exceptions are nodes and the checkpoint's other parts, which it
+//!   counts as this checkpoint leaves them.
+//! - Data that a checkpoint supersedes is released only when the checkpoint is valid.
 
 use std::rc::Rc;
 
@@ -28,31 +29,31 @@ use crate::segment::{Frontier, Segment, SegmentPhase};
 use crate::space::{Inner, Space};
 use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
 
-/// Nodes that are counted between turns of all other tasks.
+/// Number of nodes to count before other tasks may run.
 const PORTION_NODES: usize = 4096;
 
-/// What is of the moment of the cut.
+/// The state at the cut.
 struct Cut {
     checkpoint: Checkpoint,
     table: Chunks,
     frontier: Frontier,
     entries: u64,
     written: u64,
-    /// What the volume has more than before when the checkpoint is valid.
+    /// Additions to the volume, in effect when the checkpoint is valid.
     growth: Option<Growth>,
 }
 
-/// What a volume is to have, if it has less, and how it is to place data.
+/// A minimum size of the volume, and a change of its placement.
 #[derive(Clone, Copy)]
 pub(crate) struct Growth {
     pub(crate) segments: u32,
     pub(crate) space_sectors: u64,
-    /// How data is to be placed, if otherwise than before.
+    /// New placement, if it changes.
     pub(crate) placement: Option<Kind>,
 }
 
 impl Growth {
-    /// The segments of a volume that had the segments of `layout`.
+    /// Returns the new layout of a volume that had `layout`.
     fn layout(&self, layout: Layout) -> Layout {
         layout.of_at_least(self.segments)
     }
@@ -62,19 +63,19 @@ impl Growth {
 type Superseded = Vec<(Place, u64)>;
 
 impl Space {
-    /// Makes a checkpoint now: all that was done before becomes durable, and recovery begins here.
+    /// Makes a checkpoint now: all earlier batches become durable, and recovery starts here.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// The volume has failed.
     pub async fn checkpoint(&self) -> Result<(), SpaceError> {
         Ok(self.inner.checkpoint().await?)
     }
 
-    /// The same, for a volume that is about to be closed: the cleaner rests from here on, and checkpoints are made until nothing
-    /// lies behind the newest that recovery would have to apply, or a few were made.
+    /// Makes checkpoints before the volume is closed, until recovery would have no records to apply, or until the limit
+    /// `SETTLE_MAX` is reached. The cleaner rests from now on.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// The volume has failed.
     pub async fn settle(&self) -> Result<(), SpaceError> {
         self.inner.closing.set(true);
         for _ in 0..SETTLE_MAX {
@@ -87,10 +88,10 @@ impl Space {
     }
 }
 
-/// So many checkpoints are made at most for a volume to come to rest: what is left then is recovered.
+/// Maximum number of checkpoints when a volume is closed. Recovery applies the remaining records.
 const SETTLE_MAX: u32 = 4;
 
-/// Makes checkpoints when they are asked for.
+/// Makes checkpoints on request.
 pub(crate) async fn checkpointer(inner: Rc<Inner>) {
     loop {
         let asked = inner.checkpoint_asked.listen();
@@ -99,7 +100,7 @@ pub(crate) async fn checkpointer(inner: Rc<Inner>) {
             continue;
         }
         drop(asked);
-        // Where this fails the volume has failed, and everybody is told so.
+        // A failure here means that the volume has failed. All waiting tasks are notified of the failure elsewhere.
         if inner.checkpoint().await.is_err() {
             return;
         }
@@ -111,7 +112,7 @@ impl Inner {
         self.checkpoint_with(None).await
     }
 
-    /// Makes a checkpoint with which the volume has what it is to have, or does not, if it does not become valid.
+    /// Makes a checkpoint, with `growth` if given. The growth takes effect only if the checkpoint becomes valid.
     pub(crate) async fn checkpoint_with(
         self: &Rc<Self>,
         growth: Option<Growth>,
@@ -143,7 +144,8 @@ impl Inner {
         }
     }
 
-    /// Writes all of a checkpoint, and makes it valid on the device. Returns what it supersedes, and where it lies.
+    /// Writes all parts of a checkpoint, and makes the checkpoint valid on the device. Returns the superseded places
+    /// and the new places.
     async fn write_all(self: &Rc<Self>, cut: &mut Cut) -> Result<(Superseded, Meta), LogError> {
         self.write_nodes(cut).await?;
         self.take_from_table(cut).await;
@@ -156,7 +158,7 @@ impl Inner {
         Ok((superseded, meta))
     }
 
-    /// The checkpoint's table does not count the nodes that the checkpoint supersedes.
+    /// Subtracts the nodes that the checkpoint supersedes from the checkpoint's table.
     async fn take_from_table(&self, cut: &mut Cut) {
         let mut done = 0;
         loop {
@@ -164,7 +166,7 @@ impl Inner {
                 let (map, streams) = (self.map.borrow(), self.commit.composer());
                 let rest = &map.superseded()[done..];
                 let portion = &rest[..rest.len().min(PORTION_NODES)];
-                // The number of a segment in which a node is live has not been retired.
+                // The number of a segment with a live node has not been retired.
                 let slots = portion
                     .iter()
                     .filter_map(|place| streams.table.slot_at(*place));
@@ -181,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// Everything up to now is composed, and what a checkpoint says of this moment is noted.
+    /// Composes everything up to now, and records the state for the checkpoint.
     fn cut(self: &Rc<Self>) -> Cut {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
@@ -223,7 +225,7 @@ impl Inner {
         }
     }
 
-    /// Appends something to the stream of checkpoints, when there is room for it. Returns where it lies.
+    /// Appends an entry to the stream of checkpoints, as soon as space is available. Returns its place.
     async fn append_meta(self: &Rc<Self>, entry: Entry, data: &[u8]) -> Result<Place, LogError> {
         loop {
             let progress = self.commit.progress();
@@ -240,7 +242,7 @@ impl Inner {
         }
     }
 
-    /// The same, if there is room now. If not, what is open is sent off, so that more can come.
+    /// Appends an entry if space is available now. Otherwise sends the open records off, so that space can be freed.
     fn append_meta_now(&self, entry: Entry, data: &[u8]) -> Option<Place> {
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
@@ -269,7 +271,7 @@ impl Inner {
         let now = *streams.table.get(slot);
         let known = cut.table.get_mut(slot);
         if known.seq != now.seq || known.phase == SegmentPhase::Queued {
-            // Opened since the cut.
+            // The segment was opened after the cut.
             *known = Segment {
                 live: 0,
                 units: 0,
@@ -296,7 +298,7 @@ impl Inner {
         }
     }
 
-    /// Writes the chunks of the table that changed. Returns where all of them lie.
+    /// Writes the changed chunks of the table. Returns the places of all chunks.
     async fn write_table(
         self: &Rc<Self>,
         cut: &mut Cut,
@@ -305,7 +307,7 @@ impl Inner {
         let mut meta = self.meta.borrow().clone();
         meta.body.clear();
         meta.table.resize(cut.table.chunk_count(), None);
-        // A checkpoint with which the volume gets more segments makes its last chunk longer.
+        // Use the old segment count: a checkpoint that grows the volume makes the last chunk longer.
         let count = self.commit.composer().table.len();
         for n in 0..cut.table.chunk_count() {
             let known = meta.table[n].filter(|_| !cut.table.has_changed(n));
@@ -328,7 +330,7 @@ impl Inner {
         Ok(meta)
     }
 
-    /// Writes something of a checkpoint beside nodes. Returns its place, that segment's slot, and the checksum.
+    /// Writes a part of a checkpoint beside nodes. Returns its place, the slot of its segment, and the checksum.
     async fn write_meta(
         self: &Rc<Self>,
         kind: MetaKind,
@@ -344,7 +346,8 @@ impl Inner {
             crc,
         };
         let place = self.append_meta(entry, bytes).await?;
-        // Nothing is opened in its place before the superblock says so, but the cleaner looks at what is live.
+        // No segment is opened in its place before the superblock points at this part, but the cleaner needs the live
+        // count.
         let table = &mut self.commit.composer_mut().table;
         table.count_meta(place, sectors.into());
         self.stats.borrow_mut().bytes_checkpoints += bytes.len() as u64;
@@ -352,7 +355,8 @@ impl Inner {
         Ok((place, slot.0, crc))
     }
 
-    /// Writes the body, in parts, and the index at which the superblock is to point. Returns that superblock.
+    /// Writes the body in parts, and the index for the superblock. Returns the new superblock, which is not written
+    /// yet.
     async fn write_body(
         self: &Rc<Self>,
         cut: &mut Cut,
@@ -409,7 +413,7 @@ impl Inner {
         })
     }
 
-    /// Asks for a checkpoint if one is due, whether or not a batch waits for it.
+    /// Requests a checkpoint if one is due, even if no batch waits for a checkpoint.
     pub(crate) fn ask_for_checkpoint_if_due(&self) {
         let is_due = {
             let (streams, map) = (self.commit.composer(), self.map.borrow());
@@ -422,7 +426,7 @@ impl Inner {
         }
     }
 
-    /// Has the next checkpoint write a chunk of the table elsewhere, if it lies at this place.
+    /// Makes the next checkpoint write chunk `n` of the table elsewhere, if the chunk lies at `place`.
     pub(crate) fn rewrite_chunk(&self, n: usize, place: Place) {
         let meta = self.meta.borrow();
         let lies_there = meta
@@ -434,7 +438,7 @@ impl Inner {
         }
     }
 
-    /// Nothing points at these nodes any more.
+    /// Discounts nodes that are no longer referenced.
     fn discount_nodes(&self, nodes: &[Place]) {
         let table = &mut self.commit.composer_mut().table;
         for place in nodes {
@@ -442,7 +446,7 @@ impl Inner {
         }
     }
 
-    /// The checkpoint is valid: what it supersedes is given up, and the allocation queue continues.
+    /// Completes a valid checkpoint: releases the places that it supersedes, and continues the allocation queue.
     async fn is_valid(self: &Rc<Self>, cut: Cut, superseded: Superseded, meta: Meta) {
         let completed = self.map.borrow_mut().complete();
         for portion in completed.superseded.chunks(PORTION_NODES) {
@@ -476,7 +480,8 @@ impl Inner {
         if self.options.discard {
             self.settle_all();
         }
-        // Requests that came meanwhile are dropped: whoever waits is notified below, and asks again if need be.
+        // Drops requests that arrived meanwhile: waiting tasks are notified below and repeat their requests if
+        // necessary.
         self.checkpoint_wanted.set(false);
         self.commit.notify();
         self.clean_asked.notify_all();

@@ -1,8 +1,8 @@
-//! Checksums of what lies in segments, for extents that do not carry their own.
+//! Checksums of data in segments, for extents that do not carry their own.
 //!
-//! What is written in a row is one extent of the map, and parts of pieces are extents, too. Their checksums are
-//! those of the pieces they were written as, which the segment's summary lists; if it has none, or that is lost, its
-//! records' headers do.
+//! Adjacent writes form one extent of the map, and an extent can also be a part of a fragment. Their checksums are
+//! those of the fragments as written. The segment's summary lists these checksums. If the summary is missing or
+//! damaged, the headers of the segment's records contain them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,29 +17,30 @@ use crate::geometry::Slot;
 use crate::headers::Headers;
 use crate::store::{SegmentStore, read_summary};
 
-/// A piece of data in a segment as it was written.
+/// A fragment of data in a segment, as it was written by one entry of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
-    /// Where it begins, in sectors from the segment's start.
+    /// First sector, counted from the start of the segment.
     pub(crate) at: u32,
     pub(crate) sectors: u32,
     pub(crate) crc: u32,
 }
 
 impl Piece {
-    /// The sectors it takes in its segment.
+    /// Returns the sectors that the fragment takes in its segment.
     pub(crate) fn range(&self) -> Range<u32> {
         self.at..self.at + self.sectors
     }
 }
 
-/// The pieces of one segment, in the order of their places.
+/// The fragments of one segment, in the order of their places.
 pub(crate) type Pieces = Rc<[Piece]>;
 
-/// The pieces of segments that were looked up lately. Of each slot it knows one segment: what was there before is never looked up again.
+/// The fragments of recently used segments. The cache keeps one segment for each slot, since earlier segments of a slot
+/// are never looked up again.
 pub(crate) struct Checks {
     kept: BTreeMap<Slot, Kept>,
-    /// Slots in the order in which they were used last.
+    /// Slots in the order of their last use.
     order: BTreeMap<u64, Slot>,
     uses: u64,
     bytes: usize,
@@ -54,7 +55,7 @@ struct Kept {
 }
 
 impl Checks {
-    /// In so much memory, or for one segment.
+    /// Creates a cache of at most `bytes_max` bytes. It always keeps at least one segment.
     pub(crate) fn new(bytes_max: u64) -> Checks {
         Checks {
             kept: BTreeMap::new(),
@@ -65,7 +66,7 @@ impl Checks {
         }
     }
 
-    /// The pieces of a segment, if they were looked up lately.
+    /// Returns the fragments of a segment, if they are cached.
     pub(crate) fn get(&mut self, slot: Slot, segment: SegmentSeq) -> Option<Pieces> {
         let kept = self.kept.get_mut(&slot)?;
         if kept.segment != segment {
@@ -78,7 +79,7 @@ impl Checks {
         Some(Rc::clone(&kept.pieces))
     }
 
-    /// Keeps the pieces of a segment for as long as there is memory and others were not used more lately.
+    /// Caches the fragments of a segment, and evicts the least recently used segments when memory is exceeded.
     pub(crate) fn keep(&mut self, slot: Slot, segment: SegmentSeq, pieces: &Pieces) {
         self.forget(slot);
         self.uses += 1;
@@ -98,7 +99,7 @@ impl Checks {
         }
     }
 
-    /// Forgets the pieces of the segment in a slot.
+    /// Removes the segment in a slot from the cache.
     pub(crate) fn forget(&mut self, slot: Slot) {
         if let Some(kept) = self.kept.remove(&slot) {
             self.order.remove(&kept.used);
@@ -107,13 +108,13 @@ impl Checks {
     }
 }
 
-/// What a segment holds, record by record: where each entry's data begins in the segment, in bytes.
+/// The entries of a segment, each with the number of its record and the offset of its data in the segment, in bytes.
 pub(crate) struct Contents {
     pub(crate) entries: Vec<(RecordSeq, u32, Entry)>,
 }
 
 impl Contents {
-    /// The pieces of data among it.
+    /// Returns the fragments of data among the entries.
     pub(crate) fn pieces(&self) -> Pieces {
         let piece = |(_, at, entry): &(RecordSeq, u32, Entry)| {
             let (sectors, crc) = match *entry {
@@ -137,7 +138,8 @@ impl Contents {
     }
 }
 
-/// Reads what a closed segment holds: from its summary, or if it has none, from the headers of its records.
+/// Reads the entries of a closed segment, from its summary, or from the headers of its records if the summary is
+/// missing.
 ///
 /// # Errors
 /// The device's.
@@ -194,10 +196,10 @@ mod tests {
         for n in [0, 2, 3] {
             assert_eq!(get(&mut checks, n), Some(pieces(10)), "{n}");
         }
-        // Two readers may have looked at the same time.
+        // Two readers may have looked the segment up at the same time.
         keep(&mut checks, 3, 10);
         assert_eq!((checks.bytes, checks.order.len()), (360, 3));
-        // One is always kept, whatever its length.
+        // The newest segment is always kept, whatever its length.
         keep(&mut checks, 9, 1000);
         assert_eq!(checks.kept.len(), 1);
         assert!(get(&mut checks, 9).is_some());

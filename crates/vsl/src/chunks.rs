@@ -1,7 +1,7 @@
 //! The table of segments in memory, in the chunks in which checkpoints write it.
 //!
-//! A checkpoint takes a copy of the table as it is at its cut. The copy shares all chunks with the table, so that taking it
-//! costs the same for any number of segments that changed; a chunk is copied when one of the two changes it.
+//! A checkpoint takes a copy of the table at its cut. The copy shares all chunks with the table, so the cost of the
+//! copy does not depend on the number of changed segments. A chunk is copied when the table or the copy changes it.
 
 use std::rc::Rc;
 
@@ -9,17 +9,17 @@ use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::Slot;
 use crate::segment::Segment;
 
-/// All segments by their slots. A clone shares what neither has changed.
+/// All segments by their slots. A clone shares the chunks that neither copy has changed.
 #[derive(Clone)]
 pub(crate) struct Chunks {
     chunks: Vec<Rc<Vec<Segment>>>,
     len: usize,
-    /// Chunks that changed since this was last asked, one flag each.
+    /// Chunks that changed since the last cut, one flag for each chunk.
     changed: Vec<bool>,
 }
 
 impl Chunks {
-    /// Of these segments; none counts as changed.
+    /// Creates the table from `segments`. No chunk counts as changed.
     pub(crate) fn new(segments: Vec<Segment>) -> Chunks {
         let len = segments.len();
         let chunks: Vec<_> = segments
@@ -33,8 +33,8 @@ impl Chunks {
         }
     }
 
-    /// Adds unused segments up to a number of `len`. The chunks that get some count as changed, unless the newest
-    /// checkpoint has them.
+    /// Adds unused segments up to a number of `len`. The chunks that receive segments count as changed, unless the
+    /// newest checkpoint contains these segments (`checkpointed`).
     pub(crate) fn grow(&mut self, len: usize, checkpointed: bool) {
         while self.len < len {
             if self.len.is_multiple_of(TABLE_CHUNK_SEGMENTS) {
@@ -50,23 +50,23 @@ impl Chunks {
         }
     }
 
-    /// The number of segments.
+    /// Returns the number of segments.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub(crate) fn chunk_count(&self) -> usize {
         self.chunks.len()
     }
 
-    /// What is known of a segment.
+    /// Returns the table entry of a segment.
     pub(crate) fn get(&self, slot: Slot) -> &Segment {
         let at = slot.0 as usize;
         &self.chunks[at / TABLE_CHUNK_SEGMENTS][at % TABLE_CHUNK_SEGMENTS]
     }
 
-    /// The same, to change; its chunk counts as changed.
+    /// Returns the table entry of a segment for changes. Its chunk counts as changed.
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Segment {
         let at = slot.0 as usize;
         let chunk = at / TABLE_CHUNK_SEGMENTS;
@@ -74,31 +74,31 @@ impl Chunks {
         &mut Rc::make_mut(&mut self.chunks[chunk])[at % TABLE_CHUNK_SEGMENTS]
     }
 
-    /// The segments of a chunk.
+    /// Returns the segments of a chunk.
     pub(crate) fn chunk(&self, n: usize) -> &[Segment] {
         &self.chunks[n]
     }
 
-    /// True if a segment of the chunk changed.
+    /// Returns true if a segment of the chunk changed.
     pub(crate) fn has_changed(&self, n: usize) -> bool {
         self.changed[n]
     }
 
-    /// Has the next checkpoint write a chunk, changed or not.
+    /// Makes the next checkpoint write a chunk, changed or not.
     pub(crate) fn mark(&mut self, n: usize) {
         if let Some(changed) = self.changed.get_mut(n) {
             *changed = true;
         }
     }
 
-    /// The table as it is now, with its changed chunks, for a checkpoint. From here on no chunk counts as changed.
+    /// Returns the current table with its changed flags, for a checkpoint. The flags of `self` are cleared.
     pub(crate) fn cut(&mut self) -> Chunks {
         let cut = self.clone();
         self.changed.fill(false);
         cut
     }
 
-    /// The checkpoint that took `cut` failed: what had changed then still has.
+    /// Restores the changed flags after the checkpoint that took `cut` has failed.
     pub(crate) fn put_back(&mut self, cut: &Chunks) {
         for (mine, cut) in self.changed.iter_mut().zip(&cut.changed) {
             *mine |= cut;

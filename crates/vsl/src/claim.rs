@@ -2,16 +2,17 @@
 
 use crate::batch::Batch;
 
-/// Who opens a segment.
+/// The purpose for which a segment is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     /// A record that continues the allocation queue.
     Queue,
     /// A checkpoint.
     Checkpoint,
-    /// The cleaner, where neither a checkpoint nor anything under way makes room, for segments of which all live data fits one.
+    /// The cleaner, when neither a checkpoint nor work in progress frees segments. It then cleans segments whose live
+    /// data fits into one segment.
     Rescue,
-    /// The cleaner, and records that tell what was written in place.
+    /// The cleaner, and records about writes in place.
     Cleaner,
     /// A batch of trims alone.
     Trims,
@@ -19,25 +20,25 @@ pub(crate) enum Claim {
     Writers,
 }
 
-/// How many segments each claim leaves on the allocation queue.
+/// The numbers of queued segments that claims must leave.
 pub(crate) trait Floors {
-    /// Segments that a claim leaves.
+    /// Returns the segments that a claim must leave on the allocation queue.
     fn floor(&self, claim: Claim) -> usize;
 }
 
-/// Permission to open segments. Made by `streams.rs::grant` alone.
+/// Permission to open segments. Created by `streams.rs::grant` alone.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) segments: usize,
 }
 
-/// What batches take of segments.
+/// Space that batches take in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Wanted {
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
-    /// Open records that end before they are full, where a placement has several streams.
+    /// Open records that end before they are full, for a placement with several streams.
     pub(crate) rounds: u64,
 }
 

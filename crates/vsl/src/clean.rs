@@ -1,15 +1,14 @@
-//! The cleaner: empties segments that hold little, so that they can be used again.
+//! The cleaner: empties segments that hold little live data, so that they can be used again.
 //!
-//! What is live in a few segments is read, put in order, and appended to streams of moved data, and the map is
-//! told. Nothing is given up by that alone: a segment is used again only when the moved copies are durable
-//! (`table.rs`). A moved piece counts only where the map still points at where it came from, now and at
-//! recovery.
+//! The cleaner reads the live data of a few segments, sorts it, appends it to streams of moved data, and updates the
+//! map. This alone releases no segment: a segment is used again only when the moved copies are durable (`table.rs`). A
+//! moved fragment is valid only if the map still points at its old place, at run time and at recovery.
 //!
-//! - `clean/choose.rs`: which segments.
-//! - `clean/load.rs`: what is live in segments, read and checked.
-//! - `clean/place.rs`: moving it.
-//! - `clean/reap.rs`: what huge trims cut out of the map.
-//! - `clean/retry.rs`: when what could not be read is tried again.
+//! - `clean/choose.rs`: selection of segments.
+//! - `clean/load.rs`: reading and checking live data.
+//! - `clean/place.rs`: moving live data.
+//! - `clean/reap.rs`: subtrees that large trims detached from the map.
+//! - `clean/retry.rs`: the next try after a read failure.
 
 mod choose;
 mod load;
@@ -36,7 +35,7 @@ use load::{Loaded, Piece};
 pub(crate) use reap::reaper;
 use retry::Retry;
 
-/// After so many tries in a row that failed, the next waits as well: the device fails, and not a part of it.
+/// After this number of consecutive failures, the next try waits as well: the whole device seems to fail.
 const FAILURES: u32 = 4;
 
 /// A segment that is being cleaned.
@@ -50,7 +49,7 @@ struct Chosen {
 /// Segments that are cleaned together.
 struct Window {
     chosen: Vec<Chosen>,
-    /// True if the only segments that can be cleaned are not on the device yet.
+    /// True if all segments that can be cleaned are not yet on the device.
     in_memory: bool,
     moving: Moving,
 }
@@ -58,23 +57,23 @@ struct Window {
 /// The streams and the claim by which the cleaner moves live data.
 #[derive(Clone, Copy)]
 struct Moving {
-    /// True if all live data goes to one stream, because free segments are short: each stream has an open segment and a
-    /// record that are not full.
+    /// True if all live data goes to one stream, because free segments are scarce: each stream needs an open segment
+    /// and a record that are only partly filled.
     one_stream: bool,
     claim: Claim,
 }
 
-/// What came of a try to clean.
+/// The result of an attempt to clean.
 enum Cleaned {
     /// Segments were emptied.
     Some,
-    /// No segment gains enough, or not before a checkpoint.
+    /// No segment gains enough, or none before a checkpoint.
     Nothing,
     /// Segments would gain something, but they are not on the device yet.
     InMemory,
 }
 
-/// Cleans when there is too little room.
+/// Cleans whenever free space is short.
 pub(crate) async fn cleaner(inner: Rc<Inner>) {
     let now = || inner.rt.now().as_nanos();
     let mut retry = Retry::new();
@@ -118,7 +117,7 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
             Ok(Cleaned::Some) => {
                 retry.succeeded(inner.rt.now());
                 inner.cleaner_fault.replace(None);
-                // While all writers wait for segments, no batch ends that would ask for one.
+                // While all writers wait for segments, no batch ends that would request a checkpoint.
                 inner.ask_for_checkpoint_if_due();
             }
             Ok(Cleaned::Nothing) => {
@@ -132,7 +131,7 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
                 inner.commit.has_work();
                 let _ = inner.commit.flush(last).await;
             }
-            // What cannot be read stays where it is; other segments may be cleaned.
+            // Unreadable data stays in its place. Other segments can still be cleaned.
             Err(error) => inner.back_off(&mut retry, &error).await,
         }
         inner.rt.yield_now().await;
@@ -140,7 +139,8 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    /// Has unreadable segments be tried again when it is time: one where the device fails, otherwise all.
+    /// Makes unreadable segments available for cleaning when a retry is due: one segment if the device fails, otherwise
+    /// all.
     fn retry_unreadable(&self, retry: &mut Retry) {
         if !retry.is_due(self.rt.now()) {
             return;
@@ -160,7 +160,7 @@ impl Inner {
         }
     }
 
-    /// Waits for an event, until a time at most.
+    /// Waits for an event, at most until `at`.
     async fn until(&self, event: Listener<'_>, at: Option<Instant>) {
         match at {
             None => event.await,
@@ -171,19 +171,19 @@ impl Inner {
         }
     }
 
-    /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
+    /// Returns true if a checkpoint frees segments, or lowers the reserve for the next checkpoint.
     pub(crate) fn checkpoint_helps(&self) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         Room::of(&streams, &map).checkpoint_helps(&streams.table)
     }
 
-    /// True if a checkpoint makes more segments free than it takes, or lets the cleaner go on.
+    /// Returns true if a checkpoint frees more segments than it takes, or allows the cleaner to continue.
     pub(crate) fn checkpoint_makes_room(&self) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         Room::of(&streams, &map).checkpoint_makes_room(&streams.table)
     }
 
-    /// Waits after a segment could not be read, if several in a row could not.
+    /// Reports a failure to read a segment. Waits if several consecutive segments could not be read.
     async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
         if retry.failures == 0 {
             tracing::warn!(%error, "a segment cannot be emptied");
@@ -199,13 +199,13 @@ impl Inner {
         }
     }
 
-    /// True if the records of moved data may end after a gain of `unsent` sectors. Each record costs a header, and on a full
-    /// volume one emptied segment may gain no more sectors than a header has.
+    /// Returns true if the records of moved data may end after a gain of `unsent` sectors. Each record costs a header,
+    /// and on a full volume one emptied segment may gain no more sectors than a header has.
     fn is_worth_a_record(&self, unsent: u64) -> bool {
         unsent >= self.commit.composer().layout.dense_sectors()
     }
 
-    /// Ends the records of moved data if `unsent` sectors were gained by them, so that the emptied segments get free.
+    /// Ends the records of moved data if `unsent` is not zero, so that the emptied segments become free.
     fn end_records(self: &Rc<Self>, unsent: &mut u64) {
         if std::mem::take(unsent) > 0 {
             self.free_emptied();
@@ -219,7 +219,7 @@ impl Inner {
         self.commit.notify();
     }
 
-    /// Empties a few segments, if any are worth it, and adds what that gains to `unsent`.
+    /// Empties a few segments if cleaning is worthwhile, and adds the gained sectors to `unsent`.
     async fn clean_window(
         self: &Rc<Self>,
         urgency: Urgency,
@@ -241,13 +241,14 @@ impl Inner {
         let moved = self.empty(chosen, window.moving).await;
         let pacer = &mut self.pacing.borrow_mut().pacer;
         pacer.end_window();
-        // What is empty now counts as free.
+        // Emptied segments count as free now.
         pacer.freed(u64::MAX);
         moved?;
         Ok(Cleaned::Some)
     }
 
-    /// Empties a segment that is worn less than others, so that it is used. True if there was one.
+    /// Empties a segment that is less worn than others, so that its slot is used. Returns true if a segment was
+    /// emptied.
     async fn level_wear(self: &Rc<Self>) -> Result<bool, SpaceError> {
         if self.closing.get() {
             return Ok(false);
@@ -267,7 +268,7 @@ impl Inner {
         moved.map(|()| true)
     }
 
-    /// The segment that is to be emptied because it is worn less than others, if there is room for that.
+    /// Returns a segment to empty because it is less worn than others, if enough segments are queued.
     fn choose_unworn(&self) -> Option<Chosen> {
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
@@ -289,20 +290,20 @@ impl Inner {
         })
     }
 
-    /// Moves what is live in segments. Whatever happens, none of them stays [`SegmentState::Cleaning`].
+    /// Moves the live data of segments. On every path, no segment stays in the state [`SegmentState::Cleaning`].
     async fn empty(self: &Rc<Self>, chosen: &[Chosen], moving: Moving) -> Result<(), SpaceError> {
         let mut troubles = Vec::with_capacity(chosen.len());
         let mut pieces: Vec<Piece> = Vec::new();
         let mut failed = false;
         for one in chosen {
             if failed {
-                // The device fails: the others are tried another time.
+                // The device fails: the remaining segments are tried another time.
                 self.unpin(one.slot);
                 self.commit.composer_mut().table.stop_cleaning(one.slot);
                 continue;
             }
             let loaded = self.load_live(one.slot, one.segment).await;
-            // It is in memory now: if its segment is used again meanwhile, nothing of it is live any more.
+            // The data is in memory now. If its segment is used again meanwhile, none of this data is still live.
             self.unpin(one.slot);
             let loaded = loaded.unwrap_or_else(|error| Loaded {
                 pieces: Vec::new(),
@@ -350,13 +351,13 @@ impl Inner {
         self.tell_collected(one);
     }
 
-    /// So many sectors were read or written to clean.
+    /// Reports sectors that were read or written for cleaning to the pacer.
     fn did(&self, sectors: u64) {
         let now = self.rt.now().as_nanos();
         self.pacing.borrow_mut().pacer.did(sectors, now);
     }
 
-    /// Tells the placement of a segment that is empty now.
+    /// Reports an emptied segment to the placement.
     fn tell_collected(&self, one: &Chosen) {
         let streams = self.commit.composer();
         let segment = *streams.table.get(one.slot);
@@ -375,7 +376,7 @@ impl Inner {
         self.placement.borrow_mut().collected(&collected);
     }
 
-    /// Composes what was moved, so that it is written.
+    /// Composes the moved data, so that it is written.
     pub(crate) fn send_off(self: &Rc<Self>) {
         let mut streams = self.commit.composer_mut();
         streams.end_inside();

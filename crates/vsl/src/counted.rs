@@ -1,15 +1,15 @@
-//! What is live, counted by a walk over the map.
+//! Counts of live sectors, from a walk over the map.
 
 use std::collections::BTreeMap;
 
 use forebay_units::SegmentSeq;
 
-/// What a walk over the map counted.
+/// The counts of a walk over the map.
 #[derive(Default)]
 pub(crate) struct Counted {
-    /// Sectors and units (`weight.rs`) that are live, by the numbers of their segments.
+    /// Live sectors and units (`weight.rs`), by the numbers of their segments.
     pub(crate) segments: BTreeMap<SegmentSeq, (u64, u64)>,
-    /// Sectors of nodes among them.
+    /// Sectors of nodes among the live sectors.
     pub(crate) nodes: u64,
     /// Sectors, extents and nodes of the whole map.
     pub(crate) totals: (u64, u64, u64),

@@ -1,4 +1,4 @@
-//! Telling the medium what is no longer needed: segments that are free, before they are used again.
+//! Discards of free segments, before they are used again.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use crate::geometry::Slot;
 use crate::space::{Inner, Space};
 use crate::store::SegmentStore;
 
-/// The most segments that are discarded at a time, so that requests of users get their turn.
+/// Maximum number of segments that are discarded at a time, so that requests of clients can run in between.
 const AT_ONCE: usize = 16;
 
-/// Discards segments that are free.
+/// Discards free segments.
 pub(crate) async fn discarder(inner: Rc<Inner>) {
     loop {
         let asked = inner.discard_asked.listen();
@@ -22,7 +22,8 @@ pub(crate) async fn discarder(inner: Rc<Inner>) {
             asked.await;
             continue;
         }
-        // What is not discarded can be written all the same, but on media that tell so when it is.
+        // A segment can be written even if its discard failed. Some devices report an error only when the segment is
+        // written.
         if let Err(error) = discard(&*inner.store, &slots).await {
             tracing::debug!(%error, "free segments were not discarded");
         }
@@ -33,14 +34,14 @@ pub(crate) async fn discarder(inner: Rc<Inner>) {
 }
 
 impl Space {
-    /// Discards all free segments within `range`, which is in bytes of all segments, whether or not they were discarded before.
-    /// Returns their bytes.
+    /// Discards all free segments within `range`, which is in bytes of all segments, whether or not they were discarded
+    /// before. Returns their bytes.
     ///
     /// # Errors
-    /// If the volume has failed, or the device refuses.
+    /// The volume has failed, or the device fails the discard.
     pub async fn discard_free(&self, range: Range<u64>) -> Result<u64, SpaceError> {
         let inner = &self.inner;
-        // Segments without data become free when they are needed, or now.
+        // Segments without data become free only when they are needed. Free all of them now.
         self.checkpoint().await?;
         inner.settle_all();
         self.flush().await?;
@@ -69,10 +70,10 @@ impl Space {
     }
 }
 
-/// Discards these segments, neighbours together.
+/// Discards segments. Adjacent segments form one request.
 ///
 /// # Errors
-/// The device's first; the others are discarded all the same.
+/// The device's first error. The other segments are discarded nevertheless.
 pub(crate) async fn discard(store: &dyn SegmentStore, slots: &[Slot]) -> Result<(), DeviceError> {
     let mut ranges: Vec<Range<u32>> = Vec::new();
     for slot in slots {

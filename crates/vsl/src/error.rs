@@ -1,4 +1,4 @@
-//! What can be wrong with a volume: when it is taken up, and while it is in use.
+//! Errors of a volume, when it is attached and while it is in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::batch::BatchError;
 use forebay_extents::LoadError;
 use forebay_extents::Place;
 
-/// Why a volume cannot be taken up.
+/// The reason that a volume cannot be attached.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// The device cannot be read or written.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No copy of the superblock counts.
+    /// No copy of the superblock is valid.
     #[error(transparent)]
     Superblocks(#[from] PairError),
     /// The device is shorter than the volume on it.
@@ -25,20 +25,20 @@ pub enum OpenError {
         "the device has {have} bytes; the volume on it was made for {need}: it has been cut short"
     )]
     Truncated {
-        /// The device's length.
+        /// Length of the device.
         have: u64,
-        /// What the superblock says.
+        /// Length recorded in the superblock.
         need: u64,
     },
-    /// The device's blocks are larger than those the volume on it was made for.
+    /// The device has larger blocks than the volume was made for.
     #[error(
         "the device has blocks of {have} bytes; the volume on it was made for blocks of {want}, \
          which this device cannot write"
     )]
     Block {
-        /// The device's.
+        /// Block size of the device.
         have: u32,
-        /// What the superblock says.
+        /// Block size recorded in the superblock.
         want: u32,
     },
     /// The newest checkpoint is damaged.
@@ -47,44 +47,44 @@ pub enum OpenError {
     /// A node of the map is damaged.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
-    /// Something that was durable is gone.
+    /// Data that was durable is missing.
     #[error(
         "record {missing} is missing or broken, though it was flushed (up to {stable} all were); what it \
          wrote cannot be told"
     )]
     Damaged {
-        /// The first record missing.
+        /// The first missing record.
         missing: RecordSeq,
         /// The newest record known to have been durable.
         stable: RecordSeq,
     },
-    /// The volume failed while it was taken up.
+    /// The volume failed while it was being attached.
     #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
-    /// There is no room for the checkpoint that taking it up ends with.
+    /// Free space is missing for the checkpoint at the end of the attach.
     #[error("there is no room left to take the volume up: {0}")]
     Room(&'static str),
 }
 
-/// Why something could not be done to a space.
+/// The reason that an operation on a space failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SpaceError {
-    /// It was asked for something that cannot be.
+    /// The batch is invalid.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// There is no room: nothing of the batch was done.
+    /// Free space is missing. No part of the batch was applied.
     #[error(
         "the volume is full: {need} bytes more would be needed, and {have} can be had (trim what is no \
          longer needed)"
     )]
     Full {
-        /// Bytes the batch would add.
+        /// Bytes that the batch would add.
         need: u64,
         /// Bytes that can still be mapped.
         have: u64,
     },
-    /// The batch needs more segments than the volume can have free at once. Nothing of it was done. Smaller batches can
-    /// succeed.
+    /// The batch needs more segments than the volume can have free at once. No part of the batch was applied. Smaller
+    /// batches can succeed.
     #[error(
         "a batch of {need} bytes is too large for this volume, which can take {most} at once now"
     )]
@@ -94,32 +94,32 @@ pub enum SpaceError {
         /// Bytes that one batch can write now, approximately.
         most: u64,
     },
-    /// The device gave an error.
+    /// The device failed a request.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What was read is not what was written.
+    /// The data read is not the data written.
     #[error("{sectors} sectors from {sector} on are damaged: they do not match their checksum")]
     Damaged {
-        /// Where it begins.
+        /// First sector of the damaged range.
         sector: Sector,
-        /// How many sectors.
+        /// Number of sectors.
         sectors: u64,
     },
-    /// A node of the map is damaged, so where a range lies is not known.
+    /// A node of the map is damaged, so the place of a range is unknown.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
-    /// Headers of a segment are damaged: live data in it is missing in the list of what it holds, so it cannot be moved.
+    /// Headers of a segment are damaged. Entries of live data are missing there, so the segment cannot be emptied.
     #[error("headers of segment {0} are damaged, so what it holds cannot be moved")]
     Headers(SegmentSeq),
-    /// The device has been failing for longer than requests wait. The volume goes on trying.
+    /// The device has been failing for longer than requests wait. The volume keeps trying.
     #[error("the device has been failing for {} s, and is tried again: {cause}", lasted.as_secs())]
     Failing {
-        /// For how long.
+        /// Duration of the failure.
         lasted: Duration,
-        /// Its last error.
+        /// The last error of the device.
         cause: Arc<str>,
     },
-    /// The volume has failed: an earlier write or flush that something rested on did not succeed.
+    /// The volume has failed: an earlier write or flush that later state depends on did not succeed.
     #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
 }

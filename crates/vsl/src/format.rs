@@ -1,7 +1,7 @@
-//! The bytes on a volume's medium. `docs/format/vsl.md` is the same in prose and tables.
+//! The on-disk format of a volume. `docs/format/vsl.md` contains the same format in prose and tables.
 //!
-//! Records and summaries are those of `segments`; here is what they say of the space
-//! (`format/entry.rs`), the superblock, and what a checkpoint writes beside the map's nodes.
+//! Records and summaries are those of `segments`. The modules here define their entries (`format/entry.rs`), the
+//! superblock, and the parts of a checkpoint beside the map's nodes.
 
 mod checkpoint;
 mod entry;
@@ -21,7 +21,7 @@ pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN};
 pub use superblock::{SEGMENTS_MAX, Superblock, VERSION};
 
-/// The records of a volume: one order over several streams, so each says its number.
+/// The records of a volume. Several streams share one order of records, so each record contains its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Volume {}
 
@@ -32,7 +32,7 @@ impl Layout for Volume {
     const NUMBERED: bool = true;
 }
 
-/// The header of a record: what it does to the space. The payload follows it at once.
+/// The header of a record, with the record's changes of the space. The payload follows immediately.
 pub(crate) type Record = forebay_segments::Record<Volume>;
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn segment() -> Segment {
     }
 }
 
-/// The next sector behind an entry of data.
+/// Returns an entry for the sector behind an entry of data.
 fn data_behind(entry: &Entry) -> Entry {
     let Entry::Data {
         sector,
@@ -391,7 +391,7 @@ fn trim() -> Entry {
 }
 
 proptest! {
-    /// Nothing panics, and what is taken in is what would be written.
+    /// Decoders do not panic, and a decoded entry encodes to the bytes that it was decoded from.
     #[test]
     fn any_bytes_are_an_entry_or_none(bytes in vec(any::<u8>(), 0..40)) {
         let mut from = Reader(&bytes);
@@ -405,13 +405,13 @@ proptest! {
                 let mut again = Vec::new();
                 entry.encode_behind(Some(&before), &mut again);
                 let taken = bytes.len() - from.0.len();
-                // A whole entry may say what follows from the entry before it.
+                // An entry can be encoded as a whole although it continues the entry before it.
                 prop_assert!(again == bytes[..taken] || encoded(&entry) == bytes[..taken]);
             }
         }
     }
 
-    /// Entries that continue the one before them take five bytes, and no others do.
+    /// Entries that continue the entry before them take five bytes, and no other entries do.
     #[test]
     fn entries_are_read_as_they_were_written_in_the_bytes_that_they_say(
         steps in vec((any::<bool>(), 0u8..4, 1u8..9), 1..50),
@@ -504,7 +504,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         ("checkpoint", text(b"FOREVCP\x02")),
         ("index", text(b"FOREVCI\x02")),
     ];
-    // The others are the map's.
+    // The other constants are those of the map.
     let map = [
         "node",
         "NODE_BYTES",

@@ -1,4 +1,4 @@
-//! Where things lie on a volume's medium.
+//! Geometry: the layout of a volume on its device.
 
 use forebay_device::Geometry;
 use forebay_segments::{HEADER_BYTES, Shape};
@@ -9,22 +9,22 @@ use crate::format::{
 };
 use forebay_extents::Place;
 
-/// Where on the device a segment lies, counted from 0. A slot is used again and again; the number of the segment that
-/// it holds ([`SegmentSeq`]) never is.
+/// Position of a segment on the device, counted from 0. Slots are reused. The number of the segment in a slot
+/// ([`SegmentSeq`]) is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// Bytes of a segment of moved data that hold neither data nor the entries that tell of it: the part of the last header that has no
-/// entries. What is left at the end, where pieces are no whole blocks, counts as their padding (`weight.rs`).
+/// Bytes of a segment of moved data that hold neither data nor entries of data: the part of the last header without
+/// entries. The rest at the end of the segment, where fragments are not whole blocks, counts as their padding
+/// (`weight.rs`).
 const LOST_BYTES: u64 = HEADER_BYTES as u64;
 
-/// Bytes of segments that may have been opened without anything of them being on the device: what memory holds,
-/// and the largest batch.
+/// Bytes of segments that can be open without any byte on the device: the data in memory, and the largest batch.
 const AHEAD_BYTES: u64 = 256 << 20;
-/// Segments of the allocation queue that are looked at in any case behind the last that shows something.
+/// Minimum number of segments of the allocation queue that recovery examines behind the last segment with a record.
 pub(crate) const AHEAD_SEGMENTS: usize = 64;
 
-/// Why a device cannot become a volume.
+/// The reason that a device cannot become a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few segments fit.
@@ -33,14 +33,14 @@ pub enum GeometryError {
          (use a larger device, or a smaller --segment)"
     )]
     TooSmall {
-        /// The device's length.
+        /// Length of the device.
         have: ByteLen,
-        /// The segment asked for.
+        /// The requested segment size.
         segment: ByteLen,
-        /// The least that would do.
+        /// The minimum length.
         need: ByteLen,
     },
-    /// The segment size is out of bounds or no power of two.
+    /// The segment size is out of bounds, or not a power of two.
     #[error("a segment of {0} is not a power of two between 128KiB and 64MiB")]
     Segment(ByteLen),
     /// The device's atomic block is larger than a header.
@@ -48,24 +48,25 @@ pub enum GeometryError {
     Block(u32),
 }
 
-/// The segments of a medium.
+/// The segments of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Bytes in a segment.
     pub segment_bytes: u32,
-    /// How many there are.
+    /// Number of segments.
     pub segment_count: u32,
-    /// What records are padded to, in bytes.
+    /// Alignment of records, in bytes.
     pub block: u32,
     /// Bytes of the device in use.
     pub len: u64,
 }
 
 impl Layout {
-    /// The segments that fit a device. Without a size asked for, 1 MiB, or what gives few enough of them.
+    /// Returns the segments that fit on a device. The default segment size is 1 MiB, or larger if the device would have
+    /// too many segments.
     ///
     /// # Errors
-    /// If the device is too small or the segment size is not one.
+    /// The device is too small, its block is too large, or the segment size is invalid.
     pub fn for_device(
         geometry: &Geometry,
         segment: Option<ByteLen>,
@@ -102,7 +103,7 @@ impl Layout {
         })
     }
 
-    /// The segments that a superblock describes.
+    /// Returns the segments that a superblock describes.
     pub fn of(superblock: &Superblock) -> Layout {
         Layout {
             segment_bytes: superblock.segment_bytes,
@@ -112,8 +113,8 @@ impl Layout {
         }
     }
 
-    /// The segments of the same volume on a device of `len` bytes, if that is longer than it was: all that fit, up to the
-    /// most that a volume has.
+    /// Returns the layout of the same volume on a device of `len` bytes. If the device became longer, the layout has
+    /// all segments that fit, up to [`SEGMENTS_MAX`].
     #[must_use]
     pub fn on_longer(&self, len: u64) -> Layout {
         let bytes = u64::from(self.segment_bytes);
@@ -121,7 +122,7 @@ impl Layout {
         self.of_at_least(fit.min(SEGMENTS_MAX.into()) as u32)
     }
 
-    /// The same with as many segments, if it has fewer.
+    /// Returns the layout with at least `segments` segments.
     pub(crate) fn of_at_least(&self, segments: u32) -> Layout {
         let segment_count = self.segment_count.max(segments);
         let segments = u64::from(segment_count) * u64::from(self.segment_bytes);
@@ -132,7 +133,7 @@ impl Layout {
         }
     }
 
-    /// The shape of the segments.
+    /// Returns the shape of the segments.
     pub fn shape(&self) -> Shape {
         Shape {
             segment_bytes: self.segment_bytes,
@@ -140,49 +141,51 @@ impl Layout {
         }
     }
 
-    /// The most segments that are in memory at once. Recovery relies on this bound: other segments are durable.
+    /// Returns the maximum number of segments in memory at once. Recovery relies on this bound: other segments are
+    /// durable.
     pub(crate) fn in_memory_max(&self) -> usize {
         (AHEAD_BYTES / u64::from(self.segment_bytes)) as usize + AHEAD_SEGMENTS
     }
 
-    /// Sectors in a segment.
+    /// Returns the sectors in a segment.
     pub fn segment_sectors(&self) -> u64 {
         u64::from(self.segment_bytes) / SECTOR_BYTES
     }
 
-    /// Sectors of a segment that the cleaner can fill with data and its entries (see `weight.rs`): the others go to
-    /// headers and a summary that are not full, and to a piece that goes to the next segment.
+    /// Returns the sectors of a segment that the cleaner can fill with data and its entries (see `weight.rs`). The
+    /// other sectors are used by a header and a summary that are not full, and by a fragment that goes to the next
+    /// segment.
     pub(crate) fn dense_sectors(&self) -> u64 {
         (u64::from(self.segment_bytes) - LOST_BYTES) / SECTOR_BYTES
     }
 
-    /// The byte of the device at which a segment begins.
+    /// Returns the byte of the device at which a slot begins.
     pub fn slot_at(&self, slot: Slot) -> u64 {
         SEGMENTS_AT + u64::from(slot.0) * u64::from(self.segment_bytes)
     }
 
-    /// The place `offset` bytes into the segment of a number.
+    /// Returns the place that is `offset` bytes into a segment.
     pub fn place(&self, segment: SegmentSeq, offset: u32) -> Place {
         Place(segment.0 * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
     }
 
-    /// The number of the segment that a place lies in.
+    /// Returns the number of the segment that contains a place.
     pub fn segment_of(&self, place: Place) -> SegmentSeq {
         SegmentSeq(place.0 / self.segment_sectors())
     }
 
-    /// How far into its segment a place lies, in bytes.
+    /// Returns the offset of a place in its segment, in bytes.
     pub fn offset_of(&self, place: Place) -> u32 {
         (place.0 % self.segment_sectors() * SECTOR_BYTES) as u32
     }
 
-    /// True if that many sectors from a place on lie in one segment.
+    /// Returns true if `sectors` sectors from `place` on lie in one segment.
     pub fn is_in_one(&self, place: Place, sectors: u64) -> bool {
         let segment = self.segment_sectors();
         sectors <= segment && place.0 % segment <= segment - sectors
     }
 
-    /// The number of segments that can ever be opened: numbers from here on have no places.
+    /// Returns the number of segments that can ever be opened. Segment numbers from this number on have no places.
     pub fn numbers(&self) -> u64 {
         Place::END / self.segment_sectors()
     }

@@ -1,12 +1,14 @@
-//! A volume on a device that became longer gets more segments, and its users more sectors, while it is in use.
+//! Growing: adds segments to a volume whose device became longer, and sectors for its clients, while the volume is in
+//! use.
 //!
-//! Both are recorded in the superblock, which a checkpoint writes anew with the table of segments, so a crash leaves the
-//! volume as it was or as it is to be (`checkpoint.rs::checkpoint_with`). Only when that checkpoint is valid, the new
-//! segments are free: nothing is opened in a segment that recovery does not know of.
+//! The superblock records both numbers. A checkpoint writes it together with the table of segments, so a crash leaves
+//! the volume either unchanged or grown (`checkpoint.rs::checkpoint_with`). The new segments are free only when that
+//! checkpoint is valid: no segment is opened that recovery does not know of.
 //!
-//! A checkpoint writes the whole of a table that becomes longer, and there has to be room for that in the segments that
-//! the volume has, and then for another checkpoint if a crash cuts it. So a volume becomes at most twice as large with
-//! one checkpoint, and by less where less is free (`room.rs`). Users get their sectors with the last of these checkpoints.
+//! A checkpoint writes all of a table that becomes longer. The existing segments must have free space for this
+//! checkpoint, and for another checkpoint if a crash interrupts the first. So one checkpoint makes a volume at most
+//! twice as large, and less if little space is free (`room.rs`). Clients get their sectors with the last of these
+//! checkpoints.
 
 use std::rc::Rc;
 
@@ -20,7 +22,7 @@ use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::Layout;
 use crate::space::{Inner, Space};
 
-/// Why a volume does not become longer.
+/// The reason that a volume cannot grow.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum GrowError {
     /// The device became shorter.
@@ -29,23 +31,23 @@ pub enum GrowError {
          back its length; what lies behind its end gives errors until then"
     )]
     Shrunk {
-        /// The device's length.
+        /// Length of the device.
         have: ByteLen,
         /// The length that the volume uses.
         need: ByteLen,
     },
-    /// The device cannot be asked.
+    /// The device failed to report its length.
     #[error("the device does not tell its length: {0}")]
     Device(#[from] DeviceError),
-    /// The volume fails.
+    /// The volume failed.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
 impl Inner {
-    /// How many segments a volume that has `now` may get with one checkpoint, `wanted` at most: there has to be room for that
-    /// checkpoint, and for another of the volume as it is, if a crash cuts the first. One chunk of the table more is
-    /// always within what the cleaner keeps free.
+    /// Returns the number of segments that a volume of `now` segments can have after one checkpoint, at most `wanted`.
+    /// Free space is required for this checkpoint, and for another checkpoint of the unchanged volume if a crash
+    /// interrupts the first. The cleaner always keeps enough space free for one more chunk of the table.
     fn segments_that_fit(&self, now: u32, wanted: u32) -> u32 {
         let changed = self.map.borrow().dirty_bytes();
         let streams = self.commit.composer();
@@ -65,15 +67,15 @@ impl Inner {
 }
 
 impl Space {
-    /// The device that the volume is on.
+    /// Returns the device of the volume.
     pub fn device(&self) -> &Rc<dyn Device> {
         &self.inner.device
     }
 
-    /// The segments that the volume has, and those that it would have if it took all of its device, as long as that is now.
+    /// Returns the current layout, and the layout that would use the whole device at its current length.
     ///
     /// # Errors
-    /// If the device became shorter than what the volume uses, or cannot be asked.
+    /// The device is shorter than the volume, or fails to report its length.
     pub fn layouts(&self) -> Result<(Layout, Layout), GrowError> {
         let have = self.inner.device.refresh_len()?;
         let now = Layout::of(&self.superblock());
@@ -86,11 +88,10 @@ impl Space {
         }
     }
 
-    /// Takes all of the device, as long as that is now, and makes the space `sectors` sectors long, if it is shorter.
+    /// Uses the whole device at its current length, and grows the space to `sectors` sectors if it is shorter.
     ///
     /// # Errors
-    /// If the device became shorter, cannot be asked, or fails. Then the volume has what it had, or a part of what it was to
-    /// get.
+    /// The device became shorter, or failed. The volume then has its old size, or a part of the growth.
     pub async fn grow(&self, sectors: u64) -> Result<(), GrowError> {
         let (_, wanted) = self.layouts()?;
         loop {

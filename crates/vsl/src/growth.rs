@@ -1,4 +1,4 @@
-//! How much more room a batch takes than what it replaces.
+//! Growth: the additional space that a batch takes, beyond the space of the data that it replaces.
 
 use forebay_extents::Map;
 use forebay_units::{LINE_SECTORS, Sector};
@@ -7,22 +7,23 @@ use crate::batch::{Batch, Op};
 use crate::prepared::mapped;
 use crate::weight::{in_blocks_at_most, units_at_most, units_in_run, weight_in_map};
 
-/// A batch of more writes and trims is not looked at for what it unmaps.
+/// Maximum number of writes and trims of a batch for which unmapped sectors are determined.
 const LOOKED_AT_MAX: usize = 64;
 
-/// How much more is taken after a batch.
+/// Change of the used space by a batch.
 pub(crate) struct Growth {
-    /// What weighs more, at most, in sectors.
+    /// Upper bound of the added weight, in sectors.
     pub(crate) weight: u64,
-    /// What weighs less, at least, in sectors.
+    /// Lower bound of the freed weight, in sectors.
     pub(crate) freed: u64,
-    /// More sectors are mapped than before.
+    /// True if more sectors are mapped than before.
     pub(crate) maps_more: bool,
 }
 
 impl Growth {
-    /// What a batch adds, at most. What a small batch unmaps is subtracted.
-    /// What was not looked at, as part of a trim of `huge` sectors or more, is not, nor what the batch touches twice.
+    /// Returns an upper bound of the growth by a batch. For a small batch, the unmapped sectors are subtracted. Trims
+    /// of `huge` sectors or more are not subtracted, since their ranges were not examined. Neither are trims of ranges
+    /// that the batch touches twice.
     pub(crate) fn of(map: &Map, batch: &Batch, ranges: &[(Sector, u64)], huge: u64) -> Growth {
         let (mut grows, mut units, mut extents, mut shrinks) = (0, 0, 0, 0);
         let may_shrink = ranges.len() <= LOOKED_AT_MAX;
@@ -40,7 +41,7 @@ impl Growth {
                     if whole && new == 0 {
                         continue;
                     }
-                    // A write of parts of blocks leaves up to two parts of what was there.
+                    // A write of parts of blocks leaves up to two parts of the old data.
                     let parts = if whole { 0 } else { 2 };
                     let most = in_blocks_at_most(new, 1).0;
                     extents += most.min(new.max(1)) + parts;
@@ -62,7 +63,7 @@ impl Growth {
     }
 }
 
-/// True if no other of these ranges has a part of this one.
+/// Returns true if no other range overlaps range `n`.
 fn is_alone(ranges: &[(Sector, u64)], n: usize) -> bool {
     let (sector, sectors) = ranges[n];
     let others = ranges.iter().enumerate().filter(|(other, _)| *other != n);

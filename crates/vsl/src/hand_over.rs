@@ -1,4 +1,4 @@
-//! Waiting until the device has what was done.
+//! Waiting until the device has all earlier batches.
 
 use forebay_segments::Composer as _;
 
@@ -6,11 +6,11 @@ use crate::error::SpaceError;
 use crate::space::Space;
 
 impl Space {
-    /// Waits until the device has everything that was done before this was called, perhaps only in its cache: it is
-    /// there after the process that serves the volume has died, unless the power goes first.
+    /// Waits until the device has all batches that completed before this call, possibly only in its cache. The data
+    /// then survives the death of the serving process, but not a power failure.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// The volume has failed.
     pub async fn hand_over(&self) -> Result<(), SpaceError> {
         let commit = &self.inner.commit;
         let target = {

@@ -1,7 +1,8 @@
-//! Telling the device which stream a segment belongs to, when the segment's first write is issued.
+//! Placement handles: names the stream of a segment to the device, with the first write of the segment.
 //!
-//! What a stream holds dies together, more or less: that is why streams are apart. A device with placement handles (NVMe
-//! FDP) can keep a stream's segments together on its flash, so that discarded segments leave its erase blocks empty.
+//! The data of one stream dies at similar times: this is the purpose of streams. A device with placement handles (NVMe
+//! FDP) can keep the segments of a stream together on its flash, so that discarded segments leave its erase blocks
+//! empty.
 
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ impl Handles {
 impl Watcher<Streams> for Handles {
     type Issued = ();
 
-    /// A segment's first write is at its first byte.
+    /// Sets the handle when a write begins at the first byte of a segment: this is the segment's first write.
     fn issued(&self, streams: &Streams, _: Instant, write: &Write, _: bool) {
         let segment = u64::from(streams.layout.segment_bytes);
         let at = write.at - SEGMENTS_AT;

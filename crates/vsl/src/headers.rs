@@ -1,13 +1,13 @@
-//! The records of a segment that has no summary, found by their headers.
+//! Finds the records of a segment without a summary by their headers.
 //!
-//! A segment with few records is *bare*: it has no summary, and its headers are the only list of what it holds
-//! ([`Builder`](forebay_segments::Builder)). A segment that a crash left before it was full has no summary either. Headers
-//! are followed one by one: each tells where the next is. So little is read of a segment of long records.
+//! A segment with few records is *bare*: it has no summary, and its headers are the only list of its contents
+//! ([`Builder`](forebay_segments::Builder)). A segment that was not full at a crash has no summary either. Headers are
+//! followed one by one, since each header leads to the next. For a segment of long records, only a small part is read.
 //!
-//! In a volume each record begins where the one before ends. Where no header stands there, the records end, or the header
-//! is damaged. Both look the same, so the rest of the segment is looked through block by block for a further header. Behind
-//! the records of a full segment the rest is short. What the slot held before is not taken for a header: it has the
-//! number of another segment.
+//! In a volume each record begins where the record before ends. A missing header at this position means either the end
+//! of the records or a damaged header. Both look the same, so the rest of the segment is searched block by block for
+//! another header. Behind the records of a full segment this rest is short. Old contents of the slot are not mistaken
+//! for a header, since they have the number of another segment.
 
 use forebay_device::{Buf, BufMut, DeviceError};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
@@ -17,9 +17,10 @@ use crate::geometry::Slot;
 use crate::store::{SegmentStore, read_blocks};
 use forebay_segments::header_in;
 
-/// So much is read at once rather than a header by itself, in bytes: the rest of a segment, and headers of short records.
+/// Minimum read size where a small read costs little more than a header, in bytes: for the rest of a segment, and for
+/// headers of short records.
 const NEAR_BYTES: u64 = 64 << 10;
-/// Bytes that are read at once where headers are looked for.
+/// Bytes of one read while searching for headers.
 const AT_ONCE: u64 = 1 << 20;
 
 /// Finds the records of one segment, in order.
@@ -28,24 +29,24 @@ pub(crate) struct Headers<'a> {
     volume: VolumeId,
     pub(crate) slot: Slot,
     pub(crate) segment: SegmentSeq,
-    /// The epoch of all records of the segment, once it is known.
+    /// The epoch of all records of the segment, once known.
     epoch: Option<Epoch>,
-    /// The least number that the next record may have.
+    /// The smallest valid number of the next record.
     least: RecordSeq,
-    /// Where the next record should begin, in bytes.
+    /// Expected offset of the next record, in bytes.
     at: u64,
-    /// How much is read with its header.
+    /// Bytes to read from the next header on.
     ahead: u64,
-    /// What was read last, and where in the segment it begins.
+    /// Offset in the segment and bytes of the last read.
     read: (u64, Buf),
-    /// Bytes that were read.
+    /// Total bytes read.
     pub(crate) bytes_read: u64,
-    /// A record was found behind one that is missing.
+    /// True if a record was found behind a missing record.
     pub(crate) has_gap: bool,
 }
 
 impl<'a> Headers<'a> {
-    /// Of the segment of this number in a slot. `epoch` is that of its records, if only one is valid.
+    /// Starts at the first byte of a segment. If `epoch` is given, only records of this epoch are valid.
     pub(crate) fn new(
         store: &'a dyn SegmentStore,
         volume: VolumeId,
@@ -67,7 +68,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// What stands where the segment begins, and the record there if it has one.
+    /// Returns the first bytes of the segment, and the record there, if any.
     ///
     /// # Errors
     /// The store's.
@@ -76,7 +77,7 @@ impl<'a> Headers<'a> {
         Ok((&self.read.1[..HEADER_BYTES], record))
     }
 
-    /// The next record; `None` behind the last.
+    /// Returns the next record. `None` behind the last record.
     ///
     /// # Errors
     /// The store's.
@@ -91,7 +92,7 @@ impl<'a> Headers<'a> {
         };
         let payload = u64::from(record.payload_bytes);
         self.at = u64::from(record.offset) + HEADER_BYTES as u64 + payload;
-        // To read on costs less than to jump over a short record.
+        // Reading on costs less than skipping a short record.
         self.ahead = match payload < NEAR_BYTES {
             true => (2 * self.ahead).min(AT_ONCE),
             false => HEADER_BYTES as u64,
@@ -104,7 +105,7 @@ impl<'a> Headers<'a> {
         self.store.layout().segment_bytes.into()
     }
 
-    /// Looks for a record behind the place where the next should begin.
+    /// Searches for a record behind the expected position of the next record.
     async fn find(&mut self) -> Result<Option<Record>, DeviceError> {
         let block = u64::from(self.store.layout().block);
         let mut at = self.at + block;
@@ -118,7 +119,7 @@ impl<'a> Headers<'a> {
         Ok(None)
     }
 
-    /// The record that begins at a byte of the segment. If that was not read yet, `ahead` bytes are.
+    /// Returns the record that begins at byte `at` of the segment. If its header was not read yet, reads `ahead` bytes.
     async fn header(&mut self, at: u64, ahead: u64) -> Result<Option<Record>, DeviceError> {
         let header = at..at + HEADER_BYTES as u64;
         if header.end > self.end() {

@@ -15,7 +15,7 @@ use crate::store::DeviceStore;
 const VOLUME: VolumeId = VolumeId([6; 16]);
 const SEGMENT: u64 = 1 << 20;
 const HEADER: u64 = HEADER_BYTES as u64;
-/// The slot of the segment, and the first byte of it.
+/// The slot of the segment, and the segment's first byte on the device.
 const SLOT: Slot = Slot(1);
 const AT: u64 = (1 << 20) + SEGMENT;
 
@@ -32,7 +32,7 @@ impl Hooks for Reads {
     }
 }
 
-/// A segment of records with so many blocks of data each, as the device has it.
+/// Returns the device's bytes of a segment of records. `records` contains the blocks of data of each record.
 fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
     let shape = Shape {
         segment_bytes: SEGMENT as u32,
@@ -79,7 +79,7 @@ fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// What is found of the segment with number 7.
+/// The result of reading segment number 7.
 #[derive(Debug)]
 struct Found {
     records: Vec<u64>,
@@ -116,7 +116,7 @@ fn found_in(block: u32, bytes: &[u8]) -> Found {
 
 #[test]
 fn of_long_records_only_headers_are_read() {
-    // To the last block, and with a rest.
+    // Records up to the last block, and records with a rest behind them.
     for (records, rest) in [([100, 100, 53], 0), ([100, 100, 50], 3)] {
         let found = found_in(4096, &segment(7, 4096, 16, &records));
         assert_eq!(found.records, [1, 2, 3]);
@@ -136,7 +136,7 @@ fn of_short_records_many_are_read_at_once() {
     assert!(found.reads.iter().sum::<u64>() < SEGMENT + (64 << 10));
 }
 
-/// A segment that a crash left before it was full may have any number of records.
+/// A segment that was not full at a crash can have any number of records.
 #[test]
 fn no_segment_is_read_much_more_than_once_whatever_its_records_are() {
     for blocks in [1, 3, 7, 14, 15, 16, 20, 31, 62, 126] {
@@ -174,14 +174,14 @@ fn records_behind_a_damaged_header_are_found() {
                 let mut left = vec![1, 2, 3];
                 left.remove(n);
                 assert_eq!(found.records, left, "{n} {byte}");
-                // Nothing tells of a record behind the last that is found.
+                // A missing last record cannot be detected.
                 assert_eq!(found.has_gap, n < 2, "{n} {byte}");
             }
         }
     }
 }
 
-/// The slot's last segment had its headers where this one has, and a summary at its end.
+/// The old segment of the slot had its headers at the same positions, and a summary at its end.
 #[test]
 fn what_a_crash_left_of_a_segment_is_found_and_nothing_of_the_one_before() {
     for (before, block) in [(vec![20; 12], 4096), (vec![83; 3], 512)] {

@@ -1,23 +1,23 @@
-//! Bringing home: cold pages are kept where they are, in the long run.
+//! Writes in place: cold pages keep their places in the long run.
 //!
-//! What a placement wants in place is appended like everything else, so it is acknowledged, checked, and part of its
-//! batch as everything else is. Only then it is written *home*, to where it lay before: many lines at a time, in the order
-//! of their places. When that is durable a record says so, and the copy in the log is no longer live. (HyLog overwrites
-//! in place at once; the way by a log is DCD's, and so is what is gained: writers do not wait for the arm, which goes
-//! over the medium in one direction.)
+//! Data that a placement wants in place is first appended like all other data. So it is acknowledged, checked, and part
+//! of its batch like all other data. Only then it is written *in place*, to its old place: many blocks of 4 KiB at a
+//! time, in the order of their places. When this write is durable, a record says so, and the copy in the log is no
+//! longer live. (HyLog overwrites in place immediately. The detour over a log comes from DCD, with the same gain:
+//! writers do not wait for the disk arm, and the arm moves over the disk in one direction.)
 //!
 //! Invariants:
-//! - A line is written home only when the record that it was appended with is durable: until then, what lies there may
-//!   be needed.
-//! - The record that a line was appended with says that what lay at home was durable: a line whose home is still in memory stays
-//!   where it was appended. So recovery does not compare what lies at home with the record that was written there
-//!   (`recover/scan.rs`).
-//! - A record says that it is home only when it is, durably.
-//! - Home is where the same line lay as a whole: cleaning finds it there by what that segment's headers or summary list, though the
-//!   checksum there is of what lay there before. The map has the right one.
-//! - While something is written to a segment, it is neither cleaned nor used again, until the record that says so is
-//!   composed.
-//! - What was written, moved or trimmed meanwhile stays as that left it.
+//! - A block is written in place only when the record of its copy in the log is durable. Until then, the data at the
+//!   old place may be needed.
+//! - The record of the copy proves that the data at the old place was durable: a block whose old place is still in
+//!   memory stays where it was appended. So recovery does not compare the data at the old place with the record that
+//!   was written there (`recover/scan.rs`).
+//! - A record of a write in place is composed only when this write is durable.
+//! - The old place is where the whole block lay. The cleaner finds the block there through the entries in the segment's
+//!   headers or summary. The checksum in these entries is that of the old data; the map has the right checksum.
+//! - While a write to a segment is in progress, the segment is neither cleaned nor used again, until the record of the
+//!   write is composed.
+//! - Writes, moves and trims of the block that come meanwhile take precedence.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -38,14 +38,14 @@ use crate::homes::{Away, at_home, whole};
 use crate::space::Inner;
 use crate::streams::bare::forges_summary;
 
-/// The longest that what was written home waits for room to say so.
+/// Maximum time that a block written in place waits for the free space of its record.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Writes under way at once, as many as disks put in order.
+/// Maximum number of concurrent writes, as many as disks sort.
 const WRITES: usize = 32;
-/// The most lines that are written home as one.
+/// Maximum number of blocks in one write.
 const RUN_LINES: usize = 64;
 
-/// Segments that something is written home to.
+/// Segments that receive writes in place. Dropping the claim releases them.
 struct Claim<'a> {
     inner: &'a Rc<Inner>,
     slots: Vec<Slot>,
@@ -60,7 +60,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What is under way is not any more when this is gone.
+/// Ends the state "under way" of the taken blocks when dropped.
 struct UnderWay<'a>(&'a Rc<Inner>);
 
 impl Drop for UnderWay<'_> {
@@ -70,7 +70,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Brings home what waits for it.
+/// Writes waiting blocks in place.
 pub(crate) async fn homeward(inner: Rc<Inner>) {
     loop {
         let asked = inner.home_asked.listen();
@@ -86,7 +86,7 @@ pub(crate) async fn homeward(inner: Rc<Inner>) {
                 match inner.bring_home().await {
                     Ok(()) => {}
                     Err(_) if inner.commit.failure().is_some() => return,
-                    // It stays where it was appended.
+                    // The data stays where it was appended.
                     Err(error) => {
                         tracing::warn!(%error, "what was written could not be brought home")
                     }
@@ -98,7 +98,7 @@ pub(crate) async fn homeward(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    /// Waits until little enough is on its way home.
+    /// Waits until few enough blocks wait for their writes in place.
     pub(crate) async fn wait_for_homes(&self) {
         loop {
             let progress = self.commit.progress();
@@ -136,13 +136,14 @@ impl Inner {
         }
         self.commit.flush_device().await?;
         if self.commit.flush_failures() != failures {
-            // The device may have forgotten what was written before a flush that failed. The lines stay where they were
+            // The device may have lost the data written before a failed flush. The blocks stay where they were
             // appended.
             return Ok(());
         }
         for (line, away) in &home {
             let Some(grant) = self.room_to_tell().await? else {
-                // Others may need what is kept for this to make room. The rest stays where it was appended.
+                // Other claims may need the space that is reserved for this record. The remaining blocks stay where
+                // they were appended.
                 break;
             };
             self.tell_home(grant, *line, away);
@@ -152,7 +153,8 @@ impl Inner {
         Ok(())
     }
 
-    /// What may still be written home, in the order of places. Its segments are kept as they are.
+    /// Returns the blocks that may still be written in place, in the order of places. The claim protects their
+    /// segments.
     fn claim(self: &Rc<Self>, lines: BTreeMap<Line, Away>) -> (Claim<'_>, Vec<(Line, Away)>) {
         let mut streams = self.commit.composer_mut();
         let map = self.map.borrow();
@@ -178,7 +180,7 @@ impl Inner {
         (claim, lines)
     }
 
-    /// Writes lines home that come in the order of their places. Says which of them were written.
+    /// Writes blocks in place. The blocks are sorted by place. Returns the blocks whose write succeeded.
     async fn write_home(&self, lines: Vec<(Line, Away)>) -> Vec<(Line, Away)> {
         let mut runs: Vec<Vec<(Line, Away)>> = Vec::new();
         for (line, away) in lines {
@@ -195,7 +197,7 @@ impl Inner {
         }
         let writes = stream::iter(runs).map(async |run| {
             let place = run[0].1.home.place;
-            // Claimed, so it is not retired.
+            // A claimed segment is not retired.
             let Some(slot) = self.commit.composer().table.slot_at(place) else {
                 return Vec::new();
             };
@@ -208,7 +210,7 @@ impl Inner {
             match written.await {
                 Ok(()) => run,
                 Err(error) => {
-                    // They stay where they were appended.
+                    // The blocks stay where they were appended.
                     tracing::warn!(%error, ?slot, at, "a page could not be written in place");
                     Vec::new()
                 }
@@ -218,12 +220,12 @@ impl Inner {
         written.into_iter().flatten().collect()
     }
 
-    /// The stream of the entries that say what is home: that of cold moved data.
+    /// Returns the stream of the entries about writes in place: the stream of the coldest moved data.
     fn home_stream(&self) -> Stream {
         self.commit.composer().counts.last_moved()
     }
 
-    /// Waits a while for room for an entry.
+    /// Waits for the free space of an entry, for a limited time.
     async fn room_to_tell(self: &Rc<Self>) -> Result<Option<Grant>, SpaceError> {
         let (stream, until) = (self.home_stream(), self.rt.now().plus(PATIENCE));
         loop {
@@ -243,7 +245,8 @@ impl Inner {
         }
     }
 
-    /// Appends that a line is home, if the space still lies at the copy that was brought there. There is room.
+    /// Appends an entry about a block that was written in place, if the map still points at the block's copy in the
+    /// log.
     fn tell_home(&self, mut grant: Grant, line: Line, away: &Away) {
         let stream = self.home_stream();
         let mut streams = self.commit.composer_mut();

@@ -1,4 +1,4 @@
-//! What is on its way home (`home.rs`), as plain state.
+//! Blocks that wait for a write in place (`home.rs`), as plain state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use crate::options::Options;
 use crate::prepared::mapped;
 use crate::streams::Streams;
 
-/// At most one in so many bytes of the medium are on their way home: till then they take room in the log. But so many may
-/// be.
+/// Blocks that wait for a write in place take at most this fraction of the device, since their copies take free space
+/// in the log. `LEAST_BYTES` is allowed in any case.
 const MEDIUM_PART: u64 = 512;
 const LEAST_BYTES: u64 = 256 << 10;
-/// What has waited for so long is brought home even if it is little.
+/// Maximum time that a block waits, even if only few blocks wait.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// A line on its way home.
+/// A block of 4 KiB that waits for its write in place.
 #[derive(Clone)]
 pub(crate) struct Away {
     pub(crate) home: Home,
-    /// Where its copy in the log lies.
+    /// Place of its copy in the log.
     pub(crate) copy: Place,
     pub(crate) crc: u32,
     pub(crate) data: Buf,
 }
 
-/// Lines on their way home.
+/// Blocks that wait for a write in place, or are being written.
 pub(crate) struct Homes {
-    /// The most bytes of them.
+    /// Maximum bytes of these blocks.
     bytes_max: u64,
     waiting: BTreeMap<Line, Away>,
-    /// Lines that are being written.
+    /// Number of blocks that are being written.
     under_way: usize,
-    /// When the first of those that wait came, and whether nobody was told of it yet.
+    /// Time at which the first waiting block was added, and whether the task that writes them was not yet notified.
     since: Option<Instant>,
     news: bool,
 }
 
 impl Homes {
-    /// None, of a medium of so many bytes.
+    /// Creates an empty set for a device of `medium` bytes.
     pub(crate) fn new(options: &Options, medium: u64) -> Homes {
         Homes {
             bytes_max: options
@@ -56,33 +56,33 @@ impl Homes {
         }
     }
 
-    /// True if so much is on its way that writers are to wait.
+    /// Returns true if so many blocks wait or are being written that writers must wait.
     pub(crate) fn is_full(&self) -> bool {
         (self.waiting.len() + self.under_way) as u64 * LINE_BYTES > self.bytes_max
     }
 
-    /// True if so much waits that it should not any longer.
+    /// Returns true if enough blocks wait to be written at once.
     fn is_much(&self) -> bool {
         self.waiting.len() as u64 * LINE_BYTES >= (self.bytes_max / 2).max(1)
     }
 
-    /// True if who brings them home should look when they are due.
+    /// Returns true if the task that writes blocks in place must be woken to look at [`Homes::due`].
     pub(crate) fn wakes(&mut self) -> bool {
         std::mem::take(&mut self.news) || self.is_much()
     }
 
-    /// All that wait: they are under way now.
+    /// Takes all waiting blocks. They count as under way from now on.
     pub(crate) fn take(&mut self) -> BTreeMap<Line, Away> {
         self.under_way = self.waiting.len();
         std::mem::take(&mut self.waiting)
     }
 
-    /// What was under way is not any more.
+    /// Records that no block is under way any more.
     pub(crate) fn arrived(&mut self) {
         self.under_way = 0;
     }
 
-    /// When those that wait are to be brought home, if any do.
+    /// Returns the time at which the waiting blocks must be written in place. `None` if no block waits.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let since = self.since.filter(|_| !self.waiting.is_empty())?;
         Some(if self.is_much() {
@@ -92,14 +92,14 @@ impl Homes {
         })
     }
 
-    /// Something else was written for these sectors, that is not to be brought home.
+    /// Removes the block of a sector, since newer data was written that must not be written in place.
     pub(crate) fn forget(&mut self, sector: Sector) {
         if !self.waiting.is_empty() {
             self.waiting.remove(&sector.line());
         }
     }
 
-    /// A line was appended that is to be brought home.
+    /// Adds an appended block that must be written in place.
     pub(crate) fn add(
         &mut self,
         line: Line,
@@ -121,7 +121,8 @@ impl Homes {
         self.waiting.insert(line, away);
     }
 
-    /// Where a line is at home, if it lies whole in a segment that is on the medium, or is on its way to one.
+    /// Returns the place for a write in place of a block. The block must lie as a whole in a segment on the device, or
+    /// already wait for its write in place.
     pub(crate) fn of(&self, line: Line, map: &Map, streams: &Streams, block: u64) -> Option<Home> {
         let place = whole(map, line)?;
         let away = self.waiting.get(&line).filter(|away| away.copy == place);
@@ -132,14 +133,15 @@ impl Homes {
     }
 }
 
-/// Where a line may be written.
+/// A place for a write in place.
 #[derive(Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) place: Place,
 }
 
 impl Home {
-    /// True if it may be written there now: the segment is full and on the device, and its number is not retired.
+    /// Returns true if the place may be overwritten now: its segment is full and on the device, and its number is not
+    /// retired.
     pub(crate) fn takes(&self, streams: &Streams) -> bool {
         let segment = streams.layout.segment_of(self.place);
         streams.table.may_overwrite(segment).is_some()
@@ -147,7 +149,7 @@ impl Home {
     }
 }
 
-/// Where a line lies, if it lies in one piece.
+/// Returns the place of a block, if all of it is mapped to consecutive places.
 pub(crate) fn whole(map: &Map, line: Line) -> Option<Place> {
     let first = line.first_sector();
     let extents = mapped(map, first, LINE_SECTORS);
@@ -165,7 +167,7 @@ pub(crate) fn whole(map: &Map, line: Line) -> Option<Place> {
     (next == first.0 + LINE_SECTORS).then_some(place)
 }
 
-/// How a line is mapped that is at home.
+/// Returns the extent of a block that was written in place.
 pub(crate) fn at_home(line: Line, place: Place, crc: u32) -> Extent {
     Extent {
         sector: line.first_sector().0,

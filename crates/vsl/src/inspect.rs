@@ -1,4 +1,4 @@
-//! Looking at a volume that is not in use. Changes nothing.
+//! Inspection of a volume that is not in use. The volume is not changed.
 
 use std::rc::Rc;
 
@@ -15,21 +15,21 @@ use crate::recover::read::read_checkpoint;
 use crate::recover::scan::{Scan, scan};
 use crate::store::{DeviceStore, SegmentStore};
 
-/// What recovery would take up behind the newest checkpoint.
+/// Changes behind the newest checkpoint that recovery would apply.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Pending {
-    /// Records that change what is mapped.
+    /// Records that change the map.
     pub records: u64,
-    /// Entries in them that change what is mapped.
+    /// Entries of these records that change the map.
     pub entries: u64,
-    /// Bytes of data in those.
+    /// Bytes of data of these entries.
     pub bytes: u64,
 }
 
-/// What recovery would take up.
+/// Returns the changes that recovery would apply.
 ///
 /// # Errors
-/// If the device fails, or the checkpoint or something that was durable is missing.
+/// The device failed, or the checkpoint or durable data is missing.
 pub async fn pending(
     device: &Rc<dyn Device>,
     superblock: &Superblock,
@@ -67,7 +67,7 @@ async fn behind(
     Ok(scan(store, superblock, checkpoint, Ahead::of(superblock)).await?)
 }
 
-/// A structure on the medium, as `dump` prints it.
+/// An on-disk structure, as `dump` prints it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DumpItem {
@@ -75,13 +75,13 @@ pub enum DumpItem {
     Superblock {
         /// `A` or `B`.
         copy: char,
-        /// Whose it is.
+        /// The volume that the superblock belongs to.
         volume: String,
-        /// Grows with every one written.
+        /// Number of the superblock: one more for each superblock written.
         generation: u64,
-        /// How often the volume was taken up.
+        /// Epoch of the records behind the checkpoint. Each attach uses a new epoch.
         epoch: u64,
-        /// The newest record that was durable when it was written.
+        /// The newest record that was durable when the superblock was written.
         stable: u64,
         /// Bytes of the device in use.
         len: u64,
@@ -89,69 +89,69 @@ pub enum DumpItem {
         space_sectors: u64,
         /// Bytes in a segment.
         segment_bytes: u32,
-        /// Segments.
+        /// Number of segments.
         segment_count: u32,
-        /// What records are padded to, in bytes.
+        /// Alignment of records, in bytes.
         block: u32,
-        /// Where the checkpoint lies: sectors from the first segment's beginning.
+        /// Sector of the checkpoint's index, counted from the start of the first segment.
         checkpoint: u64,
-        /// How data is placed.
+        /// Placement of data.
         placement: String,
         /// Sectors of a page.
         page_sectors: u32,
     },
-    /// A copy of the superblock that does not count.
+    /// A copy of the superblock that is not valid.
     BrokenSuperblock {
         /// `A` or `B`.
         copy: char,
-        /// What is wrong with it.
+        /// The reason that the copy is not valid.
         problem: String,
     },
     /// The newest checkpoint.
     Checkpoint {
-        /// The last record that it covers.
+        /// The last record that the checkpoint covers.
         cut: u64,
-        /// The number of the segment that is opened next.
+        /// Number of the segment that is opened next.
         next_segment: u64,
-        /// Sectors that users had written.
+        /// Sectors that clients had written.
         clock: u64,
-        /// Whether anything is mapped.
+        /// True if any sector is mapped.
         has_root: bool,
-        /// Subtrees that were cut out and not looked at yet.
+        /// Subtrees that were detached and not reaped yet.
         detached: usize,
         /// Segments that were being filled.
         open: Vec<u32>,
         /// Segments on the allocation queue.
         queue: usize,
     },
-    /// A segment as the checkpoint's table has it; those that were never used are left out.
+    /// A segment of the checkpoint's table. Segments that were never used are omitted.
     Segment {
-        /// Its place.
+        /// Slot of the segment.
         slot: usize,
-        /// What it is doing.
+        /// State of the segment.
         state: String,
-        /// The stream it is of.
+        /// Stream of the segment.
         stream: u8,
-        /// Sectors of it that are live.
+        /// Live sectors in the segment.
         live_sectors: u32,
-        /// Its number in the order in which segments were opened.
+        /// Number of the segment in the order of openings.
         seq: u64,
-        /// How often it was opened.
+        /// Number of openings of the slot.
         wear: u32,
     },
     /// A record behind the checkpoint.
     Record {
-        /// Its number.
+        /// Number of the record.
         seq: u64,
-        /// Where its segment lies.
+        /// Slot of its segment.
         slot: u32,
-        /// Its segment's number.
+        /// Number of its segment.
         segment: u64,
-        /// Where in it, in bytes.
+        /// Offset in the segment, in bytes.
         offset: u32,
-        /// True if it counts only together with the next.
+        /// True if the record is valid only together with the next record.
         continues: bool,
-        /// What it does.
+        /// Entries of the record.
         entries: Vec<String>,
     },
 }
@@ -180,10 +180,10 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
     }
 }
 
-/// Gives every structure that counts to `out`, but for the map.
+/// Passes every valid structure except the map to `out`.
 ///
 /// # Errors
-/// If there is no volume, or it cannot be read; after the superblocks have been given.
+/// The device has no volume, or the volume cannot be read. The superblocks were passed before.
 pub async fn dump(device: &Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), OpenError> {
     let copies = read_copies::<Superblock>(&**device).await?;
     out(superblock_item('A', &copies.a));

@@ -1,24 +1,25 @@
-//! The virtual storage layer: a sparse 64-bit space of sectors in a log, with atomic updates of many
-//! ranges at once, where data is placed by a policy.
+//! The virtual storage layer: a sparse 64-bit space of sectors in a log, with atomic updates of many ranges at once. A
+//! policy places the data.
 //!
-//! Data goes to wherever the log is, a map says where it went, and a cleaner makes room. Everything
-//! that is called a place here is on the medium, and everything that is called a sector is in the space.
+//! Data is appended to the log, a map records its places, and a cleaner frees space. A *place* is a position on the
+//! device. A *sector* is a position in the space.
 //!
-//! What users may rely on:
-//! - **Batches.** A [`Batch`] is done whole or, at a crash, not at all; a crash leaves a prefix of the batches in
-//!   the order in which they were done, and one that does not end before the last completed flush.
+//! Guarantees to clients:
+//! - **Batches.** A [`Batch`] is applied whole or, after a crash, not at all. A crash leaves a prefix of the batches in
+//!   the order in which they were applied. This prefix includes all batches up to the last completed flush.
 //! - **Trims** are durable like writes.
-//! - **Nothing wrong is read**: data and map are checked against checksums.
-//! - **A full volume refuses** a batch before any of it is done; nothing else is refused for lack of room.
+//! - **No wrong data is returned**: data and map are verified by checksums.
+//! - **A full volume refuses** a batch before any part of the batch is applied. No other operation is refused for lack
+//!   of space.
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
-//! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
-//! `queue.rs` (what comes next); `store.rs` (where segments are kept) and `headers.rs` (what they hold); `space.rs`, `write.rs`, `home.rs`
-//! with `homes.rs`, `read.rs`, `places.rs` (where data lies); `spare.rs` (what is kept free), `room.rs` and `pacing.rs` (who may go on when room is short);
-//! `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`, `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in
-//! `forebay-extents`.
+//! `free.rs`, `weight.rs` and `table.rs` (segments and their states); `streams.rs` (open segments) and `queue.rs` (next
+//! segments); `store.rs` (storage of segments) and `headers.rs` (their contents); `space.rs`, `write.rs`, `home.rs`
+//! with `homes.rs`, `read.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
+//! `pacing.rs` (admission when free space is short); `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
+//! `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
-//! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
+//! `forebay-placement` chooses the places of data, the segments to clean, and the pace of cleaning.
 
 pub mod again;
 mod audit;

@@ -10,7 +10,7 @@ use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::error::SpaceError;
 use crate::space::Space;
 
-/// A space as a device, which becomes longer with the space. Discards and zeroes that give their room back are trims.
+/// A space as a device. The device grows with the space. Discards and zeroes that free their space are trims.
 #[derive(Clone)]
 pub struct Linear {
     space: Space,
@@ -18,7 +18,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// All of a space that is addressed in bytes.
+    /// Creates a device of all sectors of a space that can be addressed in bytes.
     pub fn new(space: Space) -> Linear {
         let below = space.inner.device.geometry();
         let geometry = Geometry {
@@ -33,13 +33,13 @@ impl Linear {
         Linear { space, geometry }
     }
 
-    /// The space.
+    /// Returns the space.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// Applies a write in one batch, so that a crash leaves all of it or nothing. A write that is too large for that is
-    /// applied in parts: a block device guarantees whole blocks only.
+    /// Applies a write in one batch, so that a crash leaves all of it or nothing. A write that is too large for one
+    /// batch is applied in parts: a block device guarantees only whole blocks.
     async fn write_whole(
         &self,
         sector: u64,
@@ -56,7 +56,7 @@ impl Linear {
         self.write_parts(sector, data, durability).await
     }
 
-    /// Writes in parts that are each applied whole.
+    /// Writes in parts. Each part is applied atomically.
     async fn write_parts(
         &self,
         sector: u64,
@@ -69,7 +69,7 @@ impl Linear {
             let end = data.len().min(done + most);
             let at = Sector(sector + done as u64 / SECTOR_BYTES);
             let batch = Batch::of_write(at, data.slice(done..end));
-            // What makes the last part durable makes the others durable as well.
+            // The durability of the last part also covers the other parts.
             let durability = match end == data.len() {
                 true => durability,
                 false => Durability::Flush,
@@ -90,7 +90,7 @@ impl Linear {
     }
 }
 
-/// What a program that knows devices is told.
+/// Converts an error for callers that know devices.
 fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError {
     const ENOSPC: i32 = 28;
     match error {
@@ -127,7 +127,7 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
 
 impl Device for Linear {
     fn geometry(&self) -> Geometry {
-        // A space may become longer.
+        // A space can grow.
         Geometry {
             len: self.space.sectors() * SECTOR_BYTES,
             ..self.geometry
@@ -161,7 +161,7 @@ impl Device for Linear {
         Box::pin(self.trim(range, Op::Discard))
     }
 
-    /// Nothing is set aside for a range, so `room` makes no difference.
+    /// Ranges are not preallocated, so `room` makes no difference.
     fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         let _ = room;
         Box::pin(self.trim(range, Op::WriteZeroes))

@@ -1,21 +1,21 @@
-//! Where the newest checkpoint lies, beside the nodes of the map.
+//! The places of the newest checkpoint, beside the nodes of the map.
 
 use forebay_extents::Place;
 use forebay_units::SECTOR_BYTES;
 
 use crate::format::{ChunkRef, TABLE_CHUNK_SEGMENTS, TableChunk};
 
-/// What the newest checkpoint wrote beside nodes, or an older one for it.
+/// The parts of the newest checkpoint beside nodes. A part that did not change was written by an older checkpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Meta {
-    /// The chunks of the table, in order; `None` before the first checkpoint.
+    /// The chunks of the table, in order. `None` before the first checkpoint.
     pub(crate) table: Vec<Option<ChunkRef>>,
     /// The parts of the body and their index, with their lengths in sectors.
     pub(crate) body: Vec<(Place, u64)>,
 }
 
 impl Meta {
-    /// Of a volume of so many segments before its first checkpoint.
+    /// Returns the state of a volume of `segments` segments before its first checkpoint.
     pub(crate) fn empty(segments: usize) -> Meta {
         Meta {
             table: vec![None; segments.div_ceil(TABLE_CHUNK_SEGMENTS)],
@@ -23,7 +23,7 @@ impl Meta {
         }
     }
 
-    /// All places, with their lengths in sectors. `segments` is the number of segments that the table has.
+    /// Returns all places, with their lengths in sectors. `segments` is the number of segments in the table.
     pub(crate) fn places(&self, segments: usize) -> Vec<(Place, u64)> {
         let chunks = self
             .table
@@ -34,7 +34,7 @@ impl Meta {
     }
 }
 
-/// Sectors of a chunk of the table.
+/// Returns the sectors of a chunk of the table.
 pub(crate) fn chunk_sectors(n: usize, segments: usize) -> u64 {
     let left = segments.saturating_sub(n * TABLE_CHUNK_SEGMENTS);
     TableChunk::encoded_len(left.min(TABLE_CHUNK_SEGMENTS)) as u64 / SECTOR_BYTES

@@ -1,8 +1,8 @@
-//! Noting in the superblock which records are durable, where no later record does.
+//! Notes of durable records in the superblock, for records that no later record confirms.
 //!
-//! Recovery takes a broken record for a torn end, unless something proves that the record was durable. Each record proves it
-//! of the records that were flushed before the record was composed, and a checkpoint of all before its cut. Of the last
-//! record, on a volume that is idle then, only the superblock does.
+//! Recovery treats a broken record as a torn end, unless the record is proven to have been durable. Each record
+//! confirms the records that were flushed before it was composed. A checkpoint confirms all records before its cut. On
+//! an idle volume, only the superblock can confirm the last record.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use forebay_units::RecordSeq;
 use crate::space::Inner;
 use crate::superblocks::RETRY;
 
-/// Once a record has been the newest durable one for so long, it is noted. So a volume that is flushed more often is not
-/// slowed down, and no volume writes more than one note in this time.
+/// Age of the newest durable record before it is noted. A volume that is flushed more often is thus not slowed down,
+/// and no volume writes more than one note in this time.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 
-/// Notes the newest durable record until the volume is closed. While it is noted, the task sleeps until a flush makes a newer
-/// record durable.
+/// Notes the newest durable record until the volume is closed. When that record is noted, the task sleeps until a flush
+/// makes a newer record durable.
 pub(crate) async fn noter(inner: Rc<Inner>) {
     let mut pause = RETRY.0;
     while !inner.closing.get() {
@@ -36,7 +36,7 @@ pub(crate) async fn noter(inner: Rc<Inner>) {
         }
         pause = match inner.note_stable(stable).await {
             Ok(()) => RETRY.0,
-            // The commit has logged the failure. Nothing waits for the note.
+            // The commit has logged the failure. No task waits for the note.
             Err(_) => {
                 inner.rt.sleep(pause).await;
                 (2 * pause).min(RETRY.1)
@@ -46,10 +46,10 @@ pub(crate) async fn noter(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    /// Writes both copies of the superblock once, unless they name this record as durable meanwhile.
+    /// Writes both copies of the superblock once, unless they already name this record as durable.
     ///
     /// # Errors
-    /// The device's. Then one copy or both may name the record.
+    /// The device's. One copy or both copies may name the record nevertheless.
     async fn note_stable(self: &Rc<Self>, stable: RecordSeq) -> Result<(), DeviceError> {
         let _turn = self.superblock_turn.lock().await;
         if self.superblock.borrow().stable >= stable || self.closing.get() {

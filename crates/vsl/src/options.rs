@@ -1,44 +1,45 @@
-//! How a volume is to behave.
+//! Options of a volume.
 
 use std::time::Duration;
 
 use forebay_placement::wear::Levelling;
 
-/// How a volume is to behave while it is in use.
+/// Behaviour of a volume while it is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The longest that appended data waits before it is sent to the device, if nobody flushes. To fast devices it is sent
-    /// earlier, where that costs them little.
+    /// Maximum time before appended data is sent to the device without a flush. Fast devices receive it earlier, since
+    /// small writes cost them little.
     pub max_delay: Duration,
-    /// Memory for the map, in bytes. Nodes that are changed and not yet written may take more for a while, and 700 KiB at
-    /// any time.
+    /// Memory for the map, in bytes. Changed nodes that are not yet written may exceed this limit temporarily, and 700
+    /// KiB may be used at any time.
     pub map_bytes: u64,
-    /// Memory for checksums of what was written in a row, in bytes: 3 MiB for each GiB that is read here and there. What is
-    /// not there is read from its segment's summary or headers first.
+    /// Memory for checksums of data that was written sequentially, in bytes: 3 MiB for each GiB that is read randomly.
+    /// Missing checksums are first read from the segment's summary or headers.
     pub check_bytes: u64,
-    /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
-    /// takes about half a second for a million.
+    /// Number of data entries that recovery may have to apply. More entries trigger a checkpoint. Recovery takes about
+    /// half a second for a million entries.
     pub recovery_entries: u64,
-    /// Bytes that are kept in memory of what was appended and is to be written where it lay before: with more, writers
-    /// wait. Of small media less is used, since till then it takes room in the log.
+    /// Bytes of memory for appended data that waits for its write in place. Writers wait beyond this limit. On small
+    /// devices the limit is lower, since this data takes free space in the log.
     pub home_bytes: u64,
-    /// How long a request waits for a device that fails before it gets an error. The volume tries again for as long as the
-    /// device fails, whatever its clients were told.
+    /// Time that a request waits for a failing device before the request fails. The volume retries for as long as the
+    /// device fails, even after clients got errors.
     pub patience: Duration,
-    /// Segments are discarded before they are used again, all that are free when a checkpoint is made.
+    /// True if segments are discarded before they are used again. Each checkpoint discards all free segments.
     pub discard: bool,
-    /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
-    /// themselves do not need it.
+    /// Condition for moving data out of little worn segments. Devices with their own wear levelling do not need it.
     pub levelling: Levelling,
-    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: from 2 to 128, or to
-    /// 1024 where the placement writes in place; to 32 in a log that is small or has little memory for its map. The more there are, the less cleaning costs on a full volume. If nothing is said,
-    /// it is one in [`SPARE_PART`](crate::SPARE_PART), and where the placement writes in place, one in 512: cold pages stay where they are, so little
-    /// has to be moved.
+    /// Reciprocal of the fraction of segments that stays unmapped, in addition to the needs of the cleaner and of
+    /// checkpoints: from 2 to 128, or to 1024 if the placement writes in place. The limit is 32 for a log that is small
+    /// or has little memory for its map. More spare segments make cleaning cheaper on a full volume. The default is
+    /// [`SPARE_PART`](crate::SPARE_PART), or 512 if the placement writes in place: cold pages then keep their places,
+    /// so little data has to be moved.
     pub spare_part: Option<u64>,
-    /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
+    /// Minimum length of a huge trim, in sectors. Huge trims complete before all old mappings of their range are
+    /// examined.
     pub huge_trim: u64,
-    /// What such trims cut out of the map and nobody has looked at yet is at most about so many subtrees; with more, trims
-    /// look at all. A checkpoint names them, in 24 bytes each.
+    /// Approximate limit of the subtrees that huge trims detached and that are not reaped yet. Beyond this limit, trims
+    /// examine all mappings. A checkpoint stores each of these subtrees in 24 bytes.
     pub detached_max: usize,
 }
 

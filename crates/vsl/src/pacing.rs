@@ -1,5 +1,5 @@
-//! When the cleaner works, and how fast users may write meanwhile: what `forebay_placement::pace` decides
-//! from what is to be seen here.
+//! Pacing: applies the decisions of `forebay_placement::pace` on cleaning and on the speed of clients' writes to the
+//! state of this volume.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::room::Room;
 use crate::streams::Streams;
 use forebay_extents::Map;
 
-/// What cleaning is to gain at a time: this part of all segments, within bounds.
+/// Gain of one window of cleaning, as a fraction of all segments, within bounds.
 const WINDOW_PART: u64 = 256;
 const WINDOW_SEGMENTS_MAX: u64 = 8;
 
-/// Appended data waits for so many times what positioning takes, so that a stream that gets little takes a fiftieth of
-/// the device's time; but not less than this is waited.
+/// Appended data waits for this multiple of the positioning time, so that a stream with few writes takes at most a
+/// fiftieth of the device's time. The minimum is `DELAY_MIN`.
 const DELAY_POSITIONINGS: f64 = 50.0;
 const DELAY_MIN: Duration = Duration::from_millis(50);
-/// What is transferred in so many times what positioning takes is enough to be sent at once.
+/// Data that takes this multiple of the positioning time to transfer is sent at once.
 const ENOUGH_POSITIONINGS: f64 = 2.0;
-/// As far as that is not more than this, in bytes.
+/// Maximum of this amount, in bytes.
 const ENOUGH_MAX: u32 = 4 << 20;
 
-/// How much is gathered for a device like this before it is sent there unasked.
+/// Returns the delay and the amount of data to gather before it is sent without a flush.
 pub(crate) fn gathering(disk: &Disk, options: &Options, layout: &Layout) -> Gathering {
     let delay = Duration::from_secs_f64(DELAY_POSITIONINGS * disk.positioning.max(0.0));
     let enough = ENOUGH_POSITIONINGS * disk.positioning * disk.bandwidth;
@@ -39,23 +39,23 @@ pub(crate) fn gathering(disk: &Disk, options: &Options, layout: &Layout) -> Gath
     }
 }
 
-/// What is known of how fast cleaning goes, and of users.
+/// The measured speed of cleaning, and the waiting clients.
 pub(crate) struct Pacing {
     pub(crate) pacer: Pacer,
-    /// When a user last wrote something.
+    /// Time of the last write by a client.
     last: Instant,
-    /// Batches that wait for room.
+    /// Number of batches that wait for free space.
     waiting: usize,
-    /// What batches in line want.
+    /// Demand of queued batches.
     queued: Wanted,
 }
 
 impl Pacing {
-    /// Of a medium that is so fast.
+    /// Creates the state for a device with the speed of `disk`.
     pub(crate) fn new(disk: &Disk) -> Pacing {
         let sectors = disk.bandwidth / forebay_units::SECTOR_BYTES as f64;
         Pacing {
-            // Until it is measured, as of a medium that is rather full.
+            // Until the rate is measured, assume a rather full device.
             pacer: Pacer::new(assumed_rate(sectors, 0.9)),
             last: Instant::default(),
             waiting: 0,
@@ -64,13 +64,13 @@ impl Pacing {
     }
 }
 
-/// Sectors that cleaning is to gain at a time.
+/// Returns the sectors that one window of cleaning must gain.
 pub(crate) fn window(streams: &Streams) -> u64 {
     let segments = u64::from(streams.layout.segment_count) / WINDOW_PART;
     segments.clamp(1, WINDOW_SEGMENTS_MAX) * streams.layout.dense_sectors()
 }
 
-/// How much room there is, as pacing sees it.
+/// Returns the free space as input of the pacing decisions.
 fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
     let room = Room::of(streams, map);
     let (layout, table) = (streams.layout, &streams.table);
@@ -87,7 +87,7 @@ fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
 }
 
 impl Pacing {
-    /// What the cleaner should do now.
+    /// Decides about the next step of the cleaner.
     pub(crate) fn decide(&self, streams: &Streams, map: &Map, now: Instant) -> Decision {
         let decision = decide(&Observed {
             room: spare(streams, map, self.pacer.soon()),
@@ -101,8 +101,8 @@ impl Pacing {
         }
     }
 
-    /// How long a user's write of so many sectors has to wait, so that room is used up smoothly; if it need not,
-    /// it is taken as done.
+    /// Returns the time that a client's write of `sectors` sectors must wait, so that free space is used up smoothly.
+    /// If the write need not wait, it is counted as done.
     pub(crate) fn pace(
         &mut self,
         streams: &Streams,
@@ -121,22 +121,22 @@ impl Pacing {
         None
     }
 
-    /// What batches in line want.
+    /// Returns the demand of queued batches.
     pub(crate) fn queued(&self) -> Wanted {
         self.queued
     }
 
-    /// A batch gets in line.
+    /// Adds the demand of a batch to the queue.
     pub(crate) fn queue(&mut self, wanted: Wanted) {
         self.queued = self.queued.plus(wanted);
     }
 
-    /// It leaves the line.
+    /// Removes the demand of a batch from the queue.
     pub(crate) fn unqueue(&mut self, wanted: Wanted) {
         self.queued = self.queued.less(wanted);
     }
 
-    /// Somebody waits for room from now on, or no longer.
+    /// Records that one more batch waits for free space, or one less.
     pub(crate) fn presses(&mut self, more: bool) {
         match more {
             true => self.waiting += 1,
@@ -178,7 +178,7 @@ mod tests {
         let disk = gathered(0.004, 50e6);
         assert_eq!(disk.delay, Duration::from_millis(200));
         assert_eq!(disk.enough, 400_000);
-        // No longer than is allowed, nor more than a segment.
+        // The delay does not exceed the allowed delay, and the amount does not exceed a segment.
         let slow = gathered(4.2, 4e12);
         assert_eq!(slow.delay, Options::default().max_delay);
         assert_eq!(slow.enough, 1 << 20);

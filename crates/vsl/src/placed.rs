@@ -6,7 +6,7 @@ use forebay_units::SECTOR_BYTES;
 use crate::format::Superblock;
 use crate::streams::Counts;
 
-/// The policy that a superblock names, and its streams.
+/// Creates the policy that a superblock names. Also returns its numbers of streams.
 pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
     let options = placement::Options {
         page_sectors: superblock.page_sectors,
@@ -20,7 +20,7 @@ pub(crate) fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Coun
     (placement, counts)
 }
 
-/// The medium of a volume, as far as its placement goes.
+/// Returns the properties of a volume's device that its placement depends on.
 pub(crate) fn medium_of(superblock: &Superblock) -> Medium {
     Medium {
         disk: superblock.disk(),

@@ -1,4 +1,4 @@
-//! Where ranges lie: in memory, on the medium, or nowhere.
+//! Locations of ranges: in memory, on the device, or unmapped.
 
 use std::ops::Range;
 
@@ -7,31 +7,31 @@ use forebay_extents::{Extent, Need};
 use crate::error::SpaceError;
 use crate::space::{Inner, Space};
 
-/// Leaves of the map that one question looks at, at most.
+/// Maximum number of leaves of the map that one query examines.
 const LEAVES_MAX: usize = 256;
 
-/// What has a run of sectors.
+/// Location of a range of sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
-    /// Nothing: it is not mapped, and reads as zeroes.
+    /// Not mapped: the range reads as zeroes.
     Nowhere,
-    /// Memory: what is gathered for a segment, and what is not durable on the medium yet.
+    /// In memory: gathered for a segment, or not yet durable on the device.
     Memory,
-    /// The medium, from this byte on.
+    /// On the device, from this byte on.
     Medium(u64),
 }
 
-/// A run of sectors that one thing has, in one piece.
+/// A range of sectors with one location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacedRun {
-    /// The sectors; never none.
+    /// The sectors. Never empty.
     pub sectors: Range<u64>,
-    /// What has them.
+    /// Location of the sectors.
     pub at: Where,
 }
 
 impl PlacedRun {
-    /// Whether `next`, which follows it, is of the same piece.
+    /// Returns true if `next`, the location of the following sectors, continues this range.
     fn goes_on_as(&self, next: Where) -> bool {
         let bytes = (self.sectors.end - self.sectors.start) * forebay_units::SECTOR_BYTES;
         match (self.at, next) {
@@ -42,12 +42,13 @@ impl PlacedRun {
 }
 
 impl Space {
-    /// Where the sectors of `range` lie: runs in order and without gaps from its start on, of which no two neighbours are one.
-    /// They end before `range` does where there would be more than `most` (at least 1), or where much was looked at: then go
-    /// on there. Nothing that is written meanwhile waits, so of what changes each run was right at some moment.
+    /// Returns the locations of the sectors of `range`: adjacent ranges in order, without gaps from the start on, each
+    /// as long as possible. The result can end before `range` ends, after `most` ranges (at least 1) or after a bounded
+    /// number of leaves: the caller then continues behind the last range. Concurrent writes are not blocked, so each
+    /// location was correct at some moment.
     ///
     /// # Errors
-    /// If the map cannot be read.
+    /// The map cannot be read.
     pub async fn places(
         &self,
         range: Range<u64>,
@@ -70,7 +71,8 @@ impl Space {
         Ok(runs)
     }
 
-    /// The same as far as the map is in memory, and with no bound: the runs end where it would have to be read.
+    /// Returns the locations as far as the map is in memory, without a bound. The result ends at the first node that
+    /// would have to be read.
     pub fn places_now(&self, range: Range<u64>) -> Vec<PlacedRun> {
         let (mut runs, mut at) = (Vec::new(), range.start);
         while at < range.end {
@@ -82,8 +84,8 @@ impl Space {
     }
 }
 
-/// What is mapped of a range from its first mapped sector on, as far as that is a run in one leaf of the map; nothing if
-/// nothing is mapped.
+/// Returns the extents from the first mapped sector of a range on, as far as they are adjacent in one leaf of the map.
+/// Empty if the range is not mapped.
 fn next_extents(map: &forebay_extents::Map, range: Range<u64>) -> Result<Vec<Extent>, Need> {
     let mut found = Vec::new();
     if let Some(run) = map.next_mapped(range)? {
@@ -93,8 +95,8 @@ fn next_extents(map: &forebay_extents::Map, range: Range<u64>) -> Result<Vec<Ext
 }
 
 impl Inner {
-    /// Says where the next extents of a range lie, and what is before them. Gives the sector behind, the range's end if there
-    /// are none.
+    /// Adds the locations of extents and of the gaps before them. Returns the first sector behind the extents, or the
+    /// end of the range if `extents` is empty.
     fn place_extents(
         &self,
         runs: &mut Vec<PlacedRun>,
@@ -109,7 +111,7 @@ impl Inner {
             let place = match streams.table.byte_at(extent.place) {
                 _ if streams.is_in_ram(extent.place) => Where::Memory,
                 Some(at) => Where::Medium(at),
-                // The map is damaged: a read says so.
+                // The map is damaged. A read reports this.
                 None => Where::Nowhere,
             };
             push(runs, extent.sector..at, place);

@@ -1,11 +1,11 @@
-//! What is done to ranges of the map whose nodes are in memory.
+//! Operations on ranges of the map whose nodes are in memory.
 
 use forebay_units::Sector;
 
 use forebay_extents::{Changes, Extent};
 use forebay_extents::{Map, Need, Pins};
 
-/// Has the nodes of a range that is to be unmapped stay in memory, as far as [`unmap`] needs them.
+/// Pins the nodes in memory that [`unmap`] needs for a range.
 pub(crate) fn prepare_to_unmap(
     map: &mut Map,
     sector: Sector,
@@ -20,11 +20,11 @@ pub(crate) fn prepare_to_unmap(
     }
 }
 
-/// Unmaps a range. One of `huge` sectors or more is unmapped without looking at all that was mapped there: that is
-/// done later, node by node.
+/// Unmaps a range. A range of `huge` sectors or more is detached without examining all its mappings: the reaper
+/// examines them later, node by node.
 ///
 /// # Panics
-/// If its nodes were not prepared.
+/// The nodes were not prepared.
 pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, changes: &mut Changes) {
     let range = sector.0..sector.0 + sectors;
     let done = match sectors >= huge {
@@ -34,10 +34,10 @@ pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, chan
     done.expect("the nodes were prepared");
 }
 
-/// What is mapped of a range, in order.
+/// Returns the mapped extents of a range, in order.
 ///
 /// # Panics
-/// If its nodes were not prepared.
+/// The nodes were not prepared.
 pub(crate) fn mapped(map: &Map, sector: Sector, sectors: u64) -> Vec<Extent> {
     let mut extents = Vec::new();
     let got = map.get(sector.0..sector.0 + sectors, &mut extents);

@@ -1,8 +1,8 @@
-//! Keeping the allocation queue long enough, from segments in which nothing is live any more.
+//! Extension of the allocation queue with segments that no longer hold live data.
 //!
-//! A segment to which something was written since the newest checkpoint's cut waits for the next checkpoint: recovery
-//! reads its records. Any other empty segment is used again once what superseded its data is durable, and a record says
-//! that it follows on the queue. So how often checkpoints are made does not depend on how much is kept free.
+//! A segment that was written since the newest checkpoint's cut waits for the next checkpoint, since recovery reads its
+//! records. Any other empty segment is used again once the data that superseded its data is durable, and a record puts
+//! it on the queue. So the frequency of checkpoints does not depend on the amount of free space.
 
 use std::rc::Rc;
 
@@ -13,11 +13,11 @@ use crate::room::Room;
 use crate::space::Inner;
 use crate::streams::Streams;
 
-/// The most segments that one record puts on the queue.
+/// Maximum number of segments that one record puts on the queue.
 const AT_ONCE: usize = 127;
 
 impl Inner {
-    /// Extends the allocation queue where it gets short. `need` is the number of segments that a claim waits for.
+    /// Extends the allocation queue when it becomes short. `need` is the number of segments that a claim waits for.
     pub(crate) fn replenish(self: &Rc<Self>, need: usize) {
         if !self.may_reuse.get() || self.commit.failure().is_some() {
             return;
@@ -33,7 +33,7 @@ impl Inner {
         if short == 0 {
             return;
         }
-        // Few at a time only where a claim waits for them.
+        // Small extensions only if a claim waits for them.
         let pressed = streams.table.queued() < low.max(need);
         if streams.table.free() >= if pressed { 1 } else { short.min(low) } {
             streams.extend_queue(&room, (2 * short).min(AT_ONCE));
@@ -51,7 +51,7 @@ impl Inner {
         }
     }
 
-    /// Has all empty segments get free, so that the device is told, whether they are needed or not.
+    /// Frees all empty segments, needed or not, so that they are discarded.
     pub(crate) fn settle_all(self: &Rc<Self>) {
         let mut streams = self.commit.composer_mut();
         let until = self.settle_now(&mut streams);
@@ -62,7 +62,7 @@ impl Inner {
         }
     }
 
-    /// What waits for this record is free when the record is durable.
+    /// Frees the settling segments when record `until` is durable.
     fn settled_with(self: &Rc<Self>, until: RecordSeq) {
         let inner = Rc::clone(self);
         let settling = async move {
@@ -74,7 +74,7 @@ impl Inner {
         self.rt.spawn(settling).detach();
     }
 
-    /// Has empty segments settle. Returns the record that they wait for.
+    /// Makes empty segments settle. Returns the record that they wait for.
     fn settle_now(&self, streams: &mut Streams) -> Option<RecordSeq> {
         if !streams.table.can_settle() {
             return None;

@@ -1,4 +1,4 @@
-//! Reading: from memory, from the medium with its checksum, or nothing but zeroes.
+//! Reads: from memory, from the device with checksums, or zeroes.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,18 +15,18 @@ use crate::prepared::mapped;
 use crate::space::{Inner, Space};
 use forebay_extents::{Check, Extent};
 
-/// A part of what is to be read, that lies on the medium.
+/// A part of a read that lies on the device.
 struct Part {
-    /// What is read of it.
+    /// The requested sectors.
     wanted: Range<u64>,
-    /// What is checked with it: the same, or the whole piece, if only that has a checksum.
+    /// The sectors to check: the requested sectors, or the whole extent if only the extent has a checksum.
     extent: Extent,
-    /// `None` if the map points at a segment that is retired, which is damage.
+    /// `None` if the map points at a retired segment, which means damage.
     slot: Option<Slot>,
     segment: SegmentSeq,
 }
 
-/// Keeps a segment from being opened while it is read.
+/// Prevents a segment from being opened while it is read.
 struct Pin<'a> {
     inner: &'a Inner,
     slot: Slot,
@@ -39,10 +39,10 @@ impl Drop for Pin<'_> {
 }
 
 impl Space {
-    /// Reads as many whole sectors as `buf` holds, and gives `buf` back.
+    /// Reads whole sectors into `buf`, and returns it.
     ///
     /// # Errors
-    /// If a part cannot be read, or does not match its checksum; then nothing is given.
+    /// A part cannot be read, or does not match its checksum. The result is then an error for the whole read.
     pub async fn read(&self, sector: Sector, mut buf: BufMut) -> Result<BufMut, SpaceError> {
         let sectors = buf.len() as u64 / SECTOR_BYTES;
         let whole = (buf.len() as u64).is_multiple_of(SECTOR_BYTES) && sectors > 0;
@@ -67,7 +67,7 @@ impl Space {
             drop(held);
             match read {
                 Ok(read) => break read,
-                // It was overwritten meanwhile, and what is new was brought home.
+                // The block was overwritten meanwhile, and the new data was written in place.
                 Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {
                     buf = BufMut::to_fill(len);
                 }
@@ -84,7 +84,8 @@ impl Space {
 }
 
 impl Inner {
-    /// Fills in what is in memory and what is not mapped; says what lies on the medium, and keeps it there.
+    /// Fills in data from memory, and zeroes for unmapped sectors. Returns the parts that lie on the device, and pins
+    /// their segments.
     fn take_from_memory(&self, sector: Sector, buf: &mut BufMut) -> (Vec<Part>, Vec<Pin<'_>>) {
         let (mut parts, mut held) = (Vec::new(), Vec::new());
         let mut streams = self.commit.composer_mut();
@@ -123,7 +124,7 @@ impl Inner {
         (parts, held)
     }
 
-    /// Reads what lies on the medium of a range that begins at `sector`, each part to its place in `buf`.
+    /// Reads the parts on the device of a range that begins at `sector`, each part to its position in `buf`.
     async fn read_parts(
         &self,
         sector: Sector,
@@ -137,7 +138,7 @@ impl Inner {
             [part] if part.wanted == whole => return self.read_part(part, buf).await,
             _ => {}
         }
-        // All at once: they may lie in different segments, or be records of one.
+        // Read all parts concurrently: they can lie in different segments, or in several records of one segment.
         let (mut done, mut between) = (whole.start, Vec::with_capacity(parts.len()));
         let mut reads = Vec::with_capacity(parts.len());
         for part in parts {
@@ -153,7 +154,7 @@ impl Inner {
         Ok(joined(pieces.chain([buf])))
     }
 
-    /// True if the map says something else of these parts than it did.
+    /// Returns true if the mapping of these parts has changed.
     fn has_changed(&self, parts: &[Part]) -> bool {
         let map = self.map.borrow();
         let is_same = |part: &Part| {
@@ -163,8 +164,9 @@ impl Inner {
         !parts.iter().all(is_same)
     }
 
-    /// Reads a part of what lies on the medium to `place`, which is as long, and gives that back. What has to be read with it
-    /// is compared with its checksums, too; without such, and if the memory is aligned, nothing is copied.
+    /// Reads a part to `place`, which has the same length, and returns `place`. Sectors that share a checksum with the
+    /// part are read and checked as well. If the part needs no other sectors and the memory is aligned, no data is
+    /// copied.
     async fn read_part(&self, part: &Part, place: BufMut) -> Result<BufMut, SpaceError> {
         let extent = &part.extent;
         let damaged = || SpaceError::Damaged {
@@ -219,8 +221,9 @@ impl Inner {
         Ok(place)
     }
 
-    /// The pieces that a segment was written as, and the sectors of those that have a part of `wanted`; `None` if they do not
-    /// cover it, by what is known of the segment nor by looking again: a header may have been read wrongly.
+    /// Returns the fragments of a segment, and the sectors of those fragments that overlap `wanted`. Reads the
+    /// fragments again if the cached ones do not cover `wanted`, since a header may have been read wrongly. `None` if
+    /// they do not cover it either.
     async fn pieces_around(
         &self,
         slot: Slot,
@@ -237,7 +240,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// The pieces that a segment was written as.
+    /// Returns the fragments of a segment as they were written.
     async fn pieces(&self, slot: Slot, segment: SegmentSeq) -> Result<Pieces, SpaceError> {
         if let Some(pieces) = self.checks.borrow_mut().get(slot, segment) {
             return Ok(pieces);
@@ -250,7 +253,7 @@ impl Inner {
     }
 }
 
-/// All pieces, one behind the other: as they are, if they are neighbours in memory.
+/// Joins buffers in order. Buffers that are adjacent in memory are not copied.
 fn joined(pieces: impl Iterator<Item = BufMut>) -> BufMut {
     let join = |front: BufMut, back| {
         let copied =
@@ -260,21 +263,21 @@ fn joined(pieces: impl Iterator<Item = BufMut>) -> BufMut {
     pieces.reduce(join).unwrap_or_else(|| BufMut::zeroed(0))
 }
 
-/// The lines that have a part of a range.
+/// Extends a range to whole blocks of 4 KiB.
 fn in_lines(sector: Sector, sectors: u64) -> (Sector, u64) {
     let from = round_down(sector.0, LINE_SECTORS);
     let to = round_up(sector.0 + sectors, LINE_SECTORS);
     (Sector(from), to - from)
 }
 
-/// The pieces that have a part of `from..to`.
+/// Returns the fragments that overlap `from..to`.
 fn within(pieces: &Rc<[crate::checks::Piece]>, from: u32, to: u32) -> &[crate::checks::Piece] {
     let first = pieces.partition_point(|piece| piece.range().end <= from);
     let end = pieces.partition_point(|piece| piece.at < to);
     &pieces[first..end.max(first)]
 }
 
-/// The sectors of the pieces that have a part of `from..to`; none if they do not cover it.
+/// Returns the sectors of the fragments that overlap `from..to`. `None` if the fragments do not cover it.
 fn around(pieces: &Pieces, from: u32, to: u32) -> Option<std::ops::Range<u32>> {
     let within = within(pieces, from, to);
     let mut covered = within.first().filter(|piece| piece.at <= from)?.range();

@@ -1,10 +1,10 @@
-//! Making a volume, and taking one up again after a stop or a crash.
+//! Creation of a volume, and recovery after a stop or a crash.
 //!
-//! Recovery reads the superblock, the checkpoint it leads to, and the records behind that ([`scan`]), applies them
-//! to map and table, and ends with a checkpoint of a new epoch. Until that is valid, nothing on the device is
-//! changed that this, or another try, would need: recovery writes to segments of the allocation queue in which nothing
-//! is valid. Records of another epoch than the superblock's are never valid, so what lies beyond the end of the
-//! order is never taken up later. Each try reserves an epoch and numbers of its own before it writes (`superblocks.rs`).
+//! Recovery reads the superblock, the checkpoint that the superblock leads to, and the records behind it ([`scan`]). It
+//! applies the records to map and table, and ends with a checkpoint of a new epoch. Until that checkpoint is valid,
+//! recovery changes nothing on the device that this or another try needs: it writes to segments of the allocation queue
+//! without valid records. Records of another epoch than the superblock's are never valid, so data beyond the end of the
+//! order is never recovered later. Each try reserves its own epoch and numbers before it writes (`superblocks.rs`).
 
 mod apply;
 pub(crate) mod read;
@@ -52,48 +52,48 @@ use forebay_extents::Place;
 use forebay_extents::{Map, NODE_SECTORS, Shape};
 use scan::{Scan, scan};
 
-/// What recovery found, for reports.
+/// The result of recovery, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
-    /// Records behind the checkpoint that changed what is mapped.
+    /// Records behind the checkpoint that changed the map.
     pub records: u64,
-    /// Entries in them that did.
+    /// Entries in these records that changed the map.
     pub entries: u64,
-    /// Bytes read to find them.
+    /// Bytes read to find the records.
     pub bytes_read: u64,
 }
 
-/// What a volume is to be like.
+/// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Making {
-    /// Whose it is.
+    /// Identity of the volume.
     pub volume: VolumeId,
-    /// Its segments.
+    /// Segments of the volume.
     pub layout: Layout,
     /// Sectors of the space.
     pub space_sectors: u64,
-    /// How data is placed.
+    /// Placement of data.
     pub placement: Kind,
-    /// True if the volume is to change its placement where another is expected to cost less.
+    /// True if the volume changes its placement when another placement is expected to cost less.
     pub auto: bool,
-    /// Sectors of a page, for the placements that go by pages.
+    /// Sectors of a page, for placements that use pages.
     pub page_sectors: u32,
-    /// The medium, if it was measured.
+    /// Model of the device, if it was measured.
     pub disk: Option<Disk>,
 }
 
-/// How often it is looked whether the device fails while a volume is made or opened.
+/// Interval of the checks for a failing device while a volume is created or opened.
 const LOOK_AT_FAULT: Duration = Duration::from_millis(500);
-/// Memory that holds segments until they are durable, in bytes: so much may have been opened behind a segment of which something
-/// is on the device.
+/// Memory for segments until they are durable, in bytes. This amount can have been opened behind the last segment with
+/// data on the device.
 const IN_MEMORY_BYTES: u64 = 16 << 20;
 
-/// How far behind the last segment of the allocation queue that shows something recovery looks.
+/// Limits of the search behind the last segment of the allocation queue with a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Ahead {
-    /// Segments of which the ends are looked at.
+    /// Number of segments whose summary and first header are read.
     pub(crate) looked_at: usize,
-    /// Segments that are read as a whole if what stands where they begin is neither a record nor zeroes.
+    /// Number of segments that are searched as a whole if their first bytes are neither a record nor zeroes.
     pub(crate) looked_through: usize,
 }
 
@@ -103,14 +103,14 @@ impl Ahead {
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
         Ahead {
             looked_at: Layout::of(superblock).in_memory_max(),
-            // The placement may have been another one when they were opened.
+            // The placement may have been different when the segments were opened.
             looked_through: in_memory + Counts::MOST,
         }
     }
 }
 
-/// Makes an empty volume on `device`: wipes what other systems would recognise the device by (its first
-/// MiB), and writes a checkpoint of nothing.
+/// Creates an empty volume on `device`: wipes the signatures of other systems (the first MiB), and writes an empty
+/// checkpoint.
 ///
 /// # Errors
 /// The device's.
@@ -147,7 +147,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
     };
     let options = Options::default();
     let mut segments = vec![Segment::NEW; layout.segment_count as usize];
-    // This checkpoint, and that of the first recovery.
+    // Segments for this checkpoint, and for the checkpoint of the first recovery.
     let needed = 2 * checkpoint_segments(&layout, 0) + AHEAD_SEGMENTS;
     let used = segments.len().min(needed);
     for segment in &mut segments[..used] {
@@ -174,16 +174,16 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
     };
     let (inner, _workers) = assemble(rt, device, options, superblock, parts);
     while_it_works(&inner, inner.checkpoint()).await?;
-    // What still continues the queue ends here, so that nothing is under way when the volume is opened.
+    // Complete the records that continue the queue, so that no write is in progress when the volume is opened.
     let last = inner.commit.composer_mut().end_all();
     inner.commit.has_work();
     Ok(inner.commit.flush(last).await?)
 }
 
-/// Waits for writes with which a volume is made or opened.
+/// Waits for the writes that create or open a volume.
 ///
 /// # Errors
-/// If the device has been failing for longer than requests wait.
+/// The device has been failing for longer than requests wait.
 async fn while_it_works(
     inner: &Rc<Inner>,
     writes: impl Future<Output = Result<(), LogError>>,
@@ -201,10 +201,10 @@ async fn while_it_works(
     }
 }
 
-/// Whether the volume that `superblock` describes can lie on this device.
+/// Checks that the volume of `superblock` can lie on this device.
 ///
 /// # Errors
-/// If the device is too short or has larger blocks.
+/// The device is too short, or has larger blocks.
 pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
     let geometry = device.geometry();
     let (have, need) = (geometry.len, superblock.len);
@@ -218,18 +218,17 @@ pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), O
     Ok(())
 }
 
-/// Takes up the volume on `device`.
+/// Opens the volume on `device`.
 ///
 /// # Errors
-/// If the device fails or holds no volume that can be taken up, or something durable is missing and
-/// `accept_loss` is not given.
+/// The device failed, has no volume that can be opened, or durable data is missing and `accept_loss` is false.
 pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
     options: Options,
     accept_loss: bool,
 ) -> Result<(Space, Workers, Recovery), OpenError> {
-    // Records of a process that was killed may be in the device's cache only. Recovery makes them durable before it builds on
+    // Records of a killed process may be only in the device's cache. Recovery makes them durable before it builds on
     // them.
     device.flush().await?;
     let copies = read_copies::<Superblock>(&*device).await?;
@@ -277,7 +276,7 @@ pub async fn open(
     let (inner, commit) = assemble(rt.clone(), device, options, reserved.superblock, parts);
     let (records, entries) = apply::apply(&inner, &found.records).await?;
     if let Err(error) = inner.recount(checkpoint.doubtful).await {
-        // Until that is possible, no segment gets free: what is live is not lost.
+        // Until counting succeeds, no segment becomes free, so live data is not lost.
         tracing::error!(%error, "what is live cannot be counted anew");
     }
     while_it_works(&inner, inner.first_checkpoint()).await?;
@@ -291,7 +290,7 @@ pub async fn open(
     Ok((Space { inner }, workers, recovery))
 }
 
-/// Where the volume goes on behind what was found.
+/// Returns the state from which the volume continues behind the found records.
 fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &Options) -> Resume {
     let superblock = &reserved.superblock;
     Resume {
@@ -305,7 +304,7 @@ fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &
     }
 }
 
-/// Begins what goes on in the background.
+/// Starts the background tasks.
 fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
     let tasks = vec![
         rt.spawn(checkpointer(Rc::clone(inner))),
@@ -322,7 +321,7 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
     }
 }
 
-/// Discards queued segments: something may have been written there that is not valid.
+/// Discards queued segments, since they can contain invalid data.
 async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<Slot>) {
     let mut slots: Vec<Slot> = queue.iter().copied().collect();
     slots.sort_unstable();
@@ -331,8 +330,8 @@ async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<Slot>) {
     }
 }
 
-/// The table as recovery begins with it, and the allocation queue that is left when all records are applied: those of its
-/// segments in which nothing is valid. `holding` are the slots in which the checkpoint lies.
+/// Returns the table from which recovery starts, and the allocation queue after all records are applied: its segments
+/// without valid records. `holding` are the slots that contain the checkpoint.
 fn take_up(
     layout: &Layout,
     scan: &Scan,
@@ -341,8 +340,8 @@ fn take_up(
 ) -> (Vec<Segment>, VecDeque<Slot>) {
     let mut used: BTreeSet<Slot> = holding.iter().map(|(slot, _)| *slot).collect();
     used.extend(scan.records.iter().map(|record| record.slot));
-    // What holds the checkpoint was opened behind its cut, or before. Its number is told by its place, even if a disk that
-    // lies has lost the records that say so; what is live in it is counted already.
+    // The segments of the checkpoint were opened before or after its cut. Their numbers follow from their places, even
+    // if a disk that ignored flushes has lost the records of their opening. Their live data is counted already.
     for (slot, place) in holding {
         let known = &mut segments[slot.0 as usize];
         let number = layout.segment_of(*place);
@@ -370,14 +369,14 @@ fn take_up(
     }
     let queue = scan.queue.iter().copied();
     let left: VecDeque<Slot> = queue.filter(|slot| !used.contains(slot)).collect();
-    // Some were put there behind the cut.
+    // Some segments were put on the queue behind the cut.
     for slot in &left {
         segments[slot.0 as usize].phase = SegmentPhase::Queued;
     }
     (segments, left)
 }
 
-/// What a volume in use is made of.
+/// The parts of a volume in use.
 struct Parts {
     streams: Streams,
     map: Map,

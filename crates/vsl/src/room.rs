@@ -1,39 +1,44 @@
-//! How much may be mapped, and which claims may take segments when few are free.
+//! Room: the amount of data that may be mapped, and the claims that may take segments when few are free.
 //!
-//! Free segments are kept in budgets, one below the other: each claim (`claim.rs`) leaves a number of segments on the allocation queue
-//! ([`Floors::floor`]). A segment is opened with a grant (`claim.rs`) only, and only `streams.rs::grant` makes grants, which compares the
-//! claim's floor. What changes the map is held to its floor even if it opens no segment, since it adds to the next
-//! checkpoint. The floors are made of four numbers of segments:
+//! Free segments are reserved in budgets, one below the other. Each claim (`claim.rs`) leaves a number of segments on
+//! the allocation queue, its floor ([`Floors::floor`]). A segment is opened only with a grant (`claim.rs`). Only
+//! `streams.rs::grant` creates grants, after comparing the claim's floor. A change of the map must respect its floor
+//! even if it opens no segment, since it makes the next checkpoint larger. The floors consist of four numbers of
+//! segments:
 //!
 //! - C: a checkpoint of the nodes that have changed now;
 //! - L: a checkpoint of a map without changes;
-//! - M: the largest checkpoint, at which clients wait for it ([`Room::needs_checkpoint`]); or one of the whole map, if that is
-//!   less;
-//! - G: the growth of segments of nodes. A checkpoint leaves garbage in the segments that hold the nodes before, so those
-//!   segments may become twice what the nodes and the rest of a checkpoint fill. G is the part of that they do not have yet.
+//! - M: the largest checkpoint, at which clients wait for it ([`Room::needs_checkpoint`]), or a checkpoint of the whole
+//!   map if that is smaller;
+//! - G: the growth of segments of nodes. A checkpoint leaves garbage in the segments of the superseded nodes. So
+//!   segments of nodes may become twice as many as the nodes and the rest of a checkpoint fill. G is the part of this
+//!   growth that is still left.
 //!
-//! | claim | leaves | so |
+//! | claim | leaves | reason |
 //! |---|---|---|
 //! | queue | 0 | the record that continues the queue can always be written |
-//! | checkpoint | 1 | the same, while a checkpoint is written |
-//! | rescue | C + L + 1 | the next checkpoint can be written, and after it one of L |
-//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint can be written, and once more if a crash cuts it; and after it, one of L |
-//! | trims | the same with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner has segments to move data to |
-//! | writers | that and one | a trim waits for a checkpoint at most, which makes the segments of its records empty |
+//! | checkpoint | 1 | that record can be written, also during a checkpoint |
+//! | rescue | C + L + 1 | the next checkpoint can be written, and after it a checkpoint of L |
+//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint can be written, and once more if a crash interrupts it;
+//! after it, a checkpoint of L |
+//! | trims | as the cleaner with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner has segments to move
+//! data to |
+//! | writers | one more than trims | a trim waits at most for a checkpoint, which empties the segments of its records |
 //!
-//! Three arguments show that the cleaner never waits for ever:
+//! Three arguments show that the cleaner never waits forever:
 //!
-//! - *It goes on from its floor.* A crash, or writers that take segments meanwhile, can leave the cleaner in the middle of what
-//!   it wanted to move: at its floor, with much garbage, and without an empty segment. If nothing is under way that makes room,
-//!   it may open a segment below its floor for segments of which all live data fits one: as many as it takes get free at least.
-//! - *Checkpoints do not use up the queue.* What a checkpoint takes from the queue, segments of nodes grow by, and G shrinks by
-//!   the same. Where G is 0, half of the segments of nodes is garbage. A checkpoint of L segments then empties as many as it
-//!   writes, or more, and the queue has 2L segments for it.
-//! - *Cleaning gains more than it writes.* [`SegmentTable::spare`] segments are garbage or free on a full volume, so there is
-//!   one that gains `table/uses.rs::worth`. Where free segments are short, the cleaner moves data to one stream and ends its
-//!   records when they have gained a segment (`clean.rs`). A checkpoint ends the open record as well, but not before it is
-//!   nearly full (`changed.rs`). An emptied segment gets free without a checkpoint, unless it was written since the
-//!   last one.
+//! - *It can continue at its floor.* A crash, or writers that take segments meanwhile, can stop the cleaner in the
+//!   middle of a move: at its floor, with much garbage, and without an empty segment. If no work in progress frees
+//!   space, the cleaner may open a segment below its floor, for segments whose live data fits into one segment. This
+//!   frees at least as many segments as it takes.
+//! - *Checkpoints do not use up the queue.* The segments that a checkpoint takes from the queue become segments of
+//!   nodes, and G shrinks by their number. At G = 0, half of the segments of nodes is garbage. A checkpoint of L
+//!   segments then empties at least as many segments as it writes, and the queue has 2L segments for this checkpoint.
+//! - *Cleaning gains more than it writes.* On a full volume, [`SegmentTable::spare`] segments are garbage or free, so
+//!   some segment gains `table/uses.rs::worth`. When free segments are short, the cleaner moves data to one stream and
+//!   ends its records when they have gained a segment (`clean.rs`). A checkpoint ends the open record as well, but not
+//!   before the record is nearly full (`changed.rs`). An emptied segment becomes free without a checkpoint, unless it
+//!   was written since the last checkpoint.
 
 use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
 use forebay_units::{SECTOR_BYTES, Sector};
@@ -49,89 +54,90 @@ use crate::weight::{
     MAP_BYTES, in_blocks_at_most, nodes_of_pages, weight_at_most, weight_in_blocks, weight_in_map,
 };
 
-/// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
+/// Minimum ratio of the segments that an optional checkpoint frees to the segments that it writes.
 const CHECKPOINT_GAIN: f64 = 2.0;
-/// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
+/// Limit of optional checkpoints: they write at most one byte for this number of other written bytes, that is 5 %.
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
-/// Where much is free, a checkpoint may take one in so many segments that can be had.
+/// While much space is free, a checkpoint may take this fraction of the segments that are free or can become free.
 const CHECKPOINT_PART: usize = 8;
-/// Sectors that a batch may weigh more than what it releases, for each of its writes and trims and once more: pieces that are
-/// not whole blocks, and rounding.
+/// Sectors that a batch may weigh more than it releases, for each of its writes and trims and once more: for fragments
+/// that are not whole blocks, and for rounding.
 const BESIDE: u64 = 2;
 
 /// Free segments that the cleaner can open while writers wait for space.
 const CLEANED_AT_ONCE: usize = 4;
 
-/// What there is room for.
+/// The available space of a volume.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Room {
-    /// Sectors that may be mapped at most, even if the rest comes in pieces of one sector.
+    /// Maximum of mapped sectors, even if all further data comes in fragments of one sector.
     pub(crate) mappable: u64,
-    /// The same if the rest comes in blocks of 4 KiB.
+    /// Maximum of mapped sectors if all further data comes in blocks of 4 KiB.
     pub(crate) mappable_in_blocks: u64,
-    /// Sectors of segments that data and map may take, by weight, and what they take.
+    /// Sectors of segments that data and map may take, by weight, and that they take.
     available: u64,
     used: u64,
-    /// The same once so many nodes have changed as may: preallocated sectors are kept free of these.
+    /// Available sectors once the maximum number of nodes has changed. Preallocated sectors stay within this limit.
     available_later: u64,
     /// Preallocated sectors.
     preallocated: u64,
-    /// Sectors that are kept free of mapped data, so that cleaning gains something.
+    /// Sectors that stay free of mapped data, so that cleaning gains space.
     spare: u64,
-    /// What a checkpoint would write, in bytes and in segments.
+    /// Size of a checkpoint made now, in bytes and in segments.
     checkpoint_bytes: u64,
     checkpoint: usize,
-    /// Segments of a checkpoint of as many changed nodes as there is always room for, of as many as there is now, and of none.
+    /// Segments of three checkpoints: with the number of changed nodes that is always allowed, with the number that is
+    /// allowed now, and without changed nodes.
     checkpoint_most: usize,
     checkpoint_cap: usize,
     checkpoint_least: usize,
     /// Segments by which segments of nodes may grow before the cleaner empties some of them.
     nodes_growth: usize,
-    /// Segments that writers leave at least.
+    /// Minimum number of segments that writers leave.
     kept: usize,
     moved: usize,
-    /// Bytes of nodes that changed, and from which amount on a checkpoint is made.
+    /// Bytes of changed nodes, and the amount that triggers a checkpoint.
     changed: u64,
-    /// Memory of nodes that cannot be evicted, in bytes. A node may take more in memory than on the device.
+    /// Memory of nodes that cannot be evicted, in bytes. A node can take more bytes in memory than on the device.
     changed_memory: u64,
     changed_max: u64,
     /// Memory that the map may take, in bytes.
     map_bytes: u64,
-    /// With fewer segments queued than this, room is short.
+    /// Free space is short if fewer segments than this are queued.
     pub(crate) low: usize,
 }
 
-/// What a batch waits for.
+/// The condition that a batch waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
-    /// Trimmed subtrees are still being looked at: the room that they took is not known yet.
+    /// Detached subtrees are still being reaped: the space that they took is not yet known.
     Trimmed,
-    /// Memory for segments: the device has to take what is there.
+    /// Memory for segments: the device must take the pending writes.
     Memory,
     /// A checkpoint: too many nodes of the map have changed.
     Checkpoint,
-    /// Free segments. A checkpoint would make some if there is nothing to be cleaned.
+    /// Free segments. A checkpoint frees some if no segment can be cleaned.
     Segments {
-        /// True if only a checkpoint makes some.
+        /// True if only a checkpoint frees segments.
         checkpoint: bool,
     },
 }
 
-/// Whether a batch can be done.
+/// Decision about a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// At once.
+    /// The batch can be applied now.
     Now,
-    /// When something has changed.
+    /// The batch must wait.
     Wait(Lack),
-    /// Not as things are.
+    /// The batch cannot be applied in the current state.
     Never {
-        /// Bytes that it needs.
+        /// Bytes that the batch needs.
         need: u64,
-        /// Bytes that can be had.
+        /// Bytes that are available.
         have: u64,
     },
-    /// Not in one batch: see [`crate::SpaceError::Large`].
+    /// The batch is too large for one batch: see [`crate::SpaceError::Large`].
     Large {
         /// Bytes that the batch writes.
         need: u64,
@@ -140,7 +146,8 @@ pub(crate) enum Verdict {
     },
 }
 
-/// A batch that asks for room. The map of its ranges is in memory, but for the inside of trims of `huge` sectors or more.
+/// A batch that requests space. The map of its ranges is in memory, except the inside of trims of `huge` sectors or
+/// more.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub(crate) batch: &'a Batch,
@@ -158,7 +165,7 @@ impl Asking<'_> {
 }
 
 impl Room {
-    /// As things are.
+    /// Computes the available space of the current state.
     pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
         let (layout, counts, table) = (streams.layout, streams.counts, &streams.table);
         let changed = map.dirty_bytes() + streams.frozen_bytes;
@@ -172,7 +179,7 @@ impl Room {
         let all = u64::from(layout.segment_count);
         let rest = (all * layout.dense_sectors()).saturating_sub(used) * SECTOR_BYTES;
         let (changed_full, changed_max) = (streams.changed.full, streams.changed.at(rest));
-        // No more nodes can change than there are.
+        // The number of changed nodes is at most the number of nodes.
         let nodes = all_nodes * NODE_BYTES as u64 + CHANGED_MIN;
         let at_most = |changed: u64| checkpoint_segments(&layout, changed.min(nodes));
         let (most, most_full) = (at_most(changed_max), at_most(changed_full));
@@ -216,22 +223,22 @@ impl Room {
         }
     }
 
-    /// Sectors that data and map take, by weight, and that there are for them and for what is dead.
+    /// Returns the sectors that data and map take, by weight, and the sectors available to them and to garbage.
     pub(crate) fn filled(&self) -> (u64, u64) {
         (self.used, (self.available + self.spare).max(1))
     }
 
-    /// Sectors that data and map may take, by weight.
+    /// Returns the sectors that data and map may take, by weight.
     pub(crate) fn available(&self) -> u64 {
         self.available
     }
 
-    /// Sectors that are mapped or preallocated beyond what may be, by weight.
+    /// Returns the excess of mapped and preallocated sectors over the limit, by weight.
     pub(crate) fn over(&self) -> u64 {
         (self.used + weight_in_blocks(self.preallocated)).saturating_sub(self.available)
     }
 
-    /// Whether a batch can be done, and what is ahead of it in the queue as well.
+    /// Decides whether a batch can be applied, together with the batches before it in the queue.
     pub(crate) fn verdict(
         &self,
         streams: &Streams,
@@ -251,7 +258,7 @@ impl Room {
                 most: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
             };
         }
-        // A batch larger than all changed nodes that are allowed can be done where none is.
+        // A batch that is larger than the limit of changed nodes can be applied when no node is changed.
         if self.needs_checkpoint() {
             return Verdict::Wait(Lack::Checkpoint);
         }
@@ -260,7 +267,7 @@ impl Room {
         let queued = streams.table.queued();
         if queued < need + self.floor(asking.claim()) {
             let table = &streams.table;
-            // If there is something to be cleaned, that makes room as well.
+            // If segments can be cleaned, cleaning frees space as well.
             let gains = self.gained_by_checkpoint(table);
             let only =
                 gains > queued || !streams.can_gain_segment() || asking.claim() == Claim::Trims;
@@ -273,14 +280,14 @@ impl Room {
         }
     }
 
-    /// What a batch lacks of the room that data may take.
+    /// Returns the verdict if a batch exceeds the space that data may take.
     fn lacks_space(&self, map: &Map, asking: Asking<'_>) -> Option<Verdict> {
         let change = asking.batch.preallocates();
         let most: u64 = asking.ranges.iter().map(|(_, sectors)| *sectors).sum();
         let (extents, units) = in_blocks_at_most(most, asking.ranges.len() as u64);
         let before = weight_in_blocks(self.preallocated);
         let after = weight_in_blocks(self.preallocated.saturating_add_signed(change));
-        // Nodes that change later must not take what is preallocated.
+        // Nodes that change later must not take preallocated space.
         let available = if after > 0 {
             self.available_later
         } else {
@@ -293,7 +300,7 @@ impl Room {
         }
         let growth = Growth::of(map, asking.batch, asking.ranges, asking.huge);
         // A batch that maps or preallocates no more sectors than it unmaps or releases may take some of the spare
-        // sectors: a full volume can be emptied by batches that have to write an i-node.
+        // sectors: a full volume can then be emptied by batches that must write an i-node.
         let (taken, released) = (after.saturating_sub(before), before.saturating_sub(after));
         let beside = BESIDE * (1 + asking.ranges.len() as u64);
         let replaces = match change {
@@ -319,73 +326,79 @@ impl Room {
         })
     }
 
-    /// The most segments that one batch may need: what is free once everything dead was cleaned, less its floor.
+    /// Returns the maximum of segments that one batch may need: the free segments after all garbage is cleaned, less
+    /// the floor.
     fn batch_segments_max(&self, streams: &Streams) -> usize {
         let (layout, table) = (streams.layout, &streams.table);
         let live = table.weight().div_ceil(layout.dense_sectors());
-        // As after a checkpoint: one is made first if need be.
+        // Computed for the state after a checkpoint: a checkpoint is made first if necessary.
         let kept = live + (self.kept + usize::from(streams.counts.all())) as u64;
         let most = u64::from(layout.segment_count).saturating_sub(kept);
         (most as usize).max(1 + usize::from(streams.counts.user))
     }
 
-    /// The longest write, in bytes, for which there always are segments in the end: what is kept free of mapped data.
+    /// Returns the longest write, in bytes, for which segments always become available: the space kept free of mapped
+    /// data.
     pub(crate) fn write_max(&self, streams: &Streams) -> u64 {
         let each = u64::from(streams.layout.segment_bytes) / 4 * 3;
         (streams.table.spare().max(1) * each).min(BATCH_BYTES_MAX)
     }
 
-    /// Segments that are free with the next checkpoint, or can be.
+    /// Returns the number of segments that the next checkpoint frees or makes available for cleaning.
     fn gained_by_checkpoint(&self, table: &SegmentTable) -> usize {
         use crate::segment::SegmentState::{Cleaned, Pending};
         table.count_of(Pending) + table.count_of(Cleaned)
     }
 
-    /// True if no more nodes may change before a checkpoint is made.
+    /// Returns true if no more nodes may change before a checkpoint is made.
     pub(crate) fn needs_checkpoint(&self) -> bool {
         let many = self.changed_memory >= self.map_bytes || self.checkpoint > self.checkpoint_cap;
         many && self.changed > CHANGED_MIN
     }
 
-    /// True if the cleaner has so little room that it should take one segment at a time, and the one that gains most: what is
-    /// moved of it changes many nodes, and is written once more by a checkpoint before anything is free. And that it should
-    /// move all to one stream: each has an open segment, and records that are not full.
+    /// Returns true if free space for the cleaner is so short that it must clean one segment at a time, the segment
+    /// that gains most: moved data changes many nodes, which a checkpoint writes before any segment becomes free. The
+    /// cleaner must also move all data to one stream, since each stream has an open segment and records that are not
+    /// full.
     pub(crate) fn is_tight(&self, queued: usize) -> bool {
         queued < self.floor(Claim::Trims) + CLEANED_AT_ONCE + self.moved
     }
 
-    /// The cleaner's floor once as many nodes have changed as may: what it moves changes nodes, so its floor rises meanwhile.
+    /// Returns the cleaner's floor after the maximum number of nodes has changed. Moved data changes nodes, so the
+    /// floor rises while the cleaner works.
     pub(crate) fn floor_at_most(&self) -> usize {
         self.floor(Claim::Trims) - CLEANED_AT_ONCE
     }
 
-    /// True if a segment with so many sectors of nodes can be emptied by the next checkpoint.
+    /// Returns true if the next checkpoint can empty a segment with `sectors` sectors of nodes.
     pub(crate) fn can_rewrite(&self, layout: &Layout, queued: usize, sectors: u64) -> bool {
         let after = checkpoint_segments(layout, self.changed + sectors * SECTOR_BYTES);
         let most = self.checkpoint_cap.max(self.checkpoint);
         after <= most.max(self.checkpoint_least) && 2 * after <= queued
     }
 
-    /// True if no segment gets free by anything that is under way, nor by a checkpoint.
+    /// Returns true if neither work in progress nor a checkpoint frees a segment.
     pub(crate) fn is_stuck(&self, table: &SegmentTable) -> bool {
         table.usable() == 0 && !self.checkpoint_helps(table)
     }
 
-    /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
+    /// Returns true if a checkpoint frees segments, or lowers the reserve for the next checkpoint.
     pub(crate) fn checkpoint_helps(&self, table: &SegmentTable) -> bool {
         self.gained_by_checkpoint(table) > 0
             || self.checkpoint > self.checkpoint_least
             || self.changed >= CHANGED_MIN / 2
     }
 
-    /// True if a checkpoint makes more segments free than it takes, or lowers the floor that the cleaner stands at.
+    /// Returns true if a checkpoint frees more segments than it takes, or lowers the floor that currently stops the
+    /// cleaner.
     pub(crate) fn checkpoint_makes_room(&self, table: &SegmentTable) -> bool {
         let stands = table.queued() <= self.floor(Claim::Cleaner) && self.checkpoint_helps(table);
         stands || self.gained_by_checkpoint(table) > self.checkpoint
     }
 
-    /// Whether a checkpoint should be made though no batch waits for one: with so many entries behind the newest, and
-    /// recovery to apply at most `entries_max`; `written` is what was written since, in bytes.
+    /// Returns true if a checkpoint should be made although no batch waits for a checkpoint. `entries` is the number of
+    /// entries since the newest checkpoint, `entries_max` the maximum for recovery, and `written` the bytes written
+    /// since.
     pub(crate) fn wants_checkpoint(
         &self,
         table: &SegmentTable,
@@ -400,13 +413,14 @@ impl Room {
         if entries >= entries_max || (many || memory) && self.changed > CHANGED_MIN {
             return true;
         }
-        // Each writes all nodes that changed, so as seldom as room allows: where it gives back more than it takes.
+        // Each checkpoint writes all changed nodes, so optional checkpoints are as rare as space allows: only if they
+        // free more than they take.
         if written < WRITTEN_FOR_CHECKPOINT * self.checkpoint_bytes {
             return false;
         }
         let gain = self.gained_by_checkpoint(table);
         let pays = gain as f64 >= CHECKPOINT_GAIN * self.checkpoint as f64;
-        // Less has to be kept for the next if this one is made now.
+        // A checkpoint now lowers the reserve for the next checkpoint.
         let lowers = self.checkpoint as u64 > 2 + table.spare() / 8;
         reusable < 2 * self.low && (gain > 0 && pays || lowers) || gain > 2 * reusable
     }
@@ -431,13 +445,13 @@ impl Floors for Room {
     }
 }
 
-/// Leaves segments for a checkpoint of `checkpoint` segments, and for one of `least` segments.
+/// Leaves segments for a checkpoint of `checkpoint` segments, and for a checkpoint of `least` segments.
 fn rescue_floor(checkpoint: usize, least: usize) -> usize {
     checkpoint + least + 1
 }
 
-/// Leaves segments for a checkpoint of `checkpoint` segments and for another try; or for that one, and two tries of one of
-/// `least` segments that empties segments of nodes.
+/// Leaves segments for two tries of a checkpoint of `checkpoint` segments, or for one such checkpoint and two tries of
+/// a checkpoint of `least` segments that empties segments of nodes.
 fn cleaner_floor(checkpoint: usize, least: usize) -> usize {
     (2 * checkpoint).max(checkpoint + 2 * least) + 1
 }
@@ -450,16 +464,16 @@ fn writers_floor(checkpoint: usize, least: usize) -> usize {
     trims_floor(checkpoint, least) + 1
 }
 
-/// Sectors that can be mapped in pieces of one sector where `left` sectors are free by weight.
+/// Returns the sectors that can be mapped in fragments of one sector if `left` sectors are free by weight.
 fn mappable_in(left: u64) -> u64 {
     const PART: u64 = 1 << 10;
     left * PART / (weight_at_most(PART) + (PART * MAP_BYTES).div_ceil(SECTOR_BYTES))
 }
 
-/// Sectors that can be mapped in blocks of 4 KiB where `left` sectors are free by weight.
+/// Returns the sectors that can be mapped in blocks of 4 KiB if `left` sectors are free by weight.
 fn mappable_in_blocks(left: u64) -> u64 {
     const PART: u64 = 1 << 16;
-    // Parts of sectors are rounded up: by one sector for the entries and one for the nodes.
+    // Fractions of sectors are rounded up: one sector for the entries and one for the nodes.
     let near = (left * PART / weight_in_blocks(PART)).saturating_sub(2);
     let fits = |sectors: &u64| weight_in_blocks(*sectors) <= left;
     (near..near + 8).take_while(fits).last().unwrap_or(0)

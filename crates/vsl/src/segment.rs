@@ -1,4 +1,4 @@
-//! What is known of a segment, and the states that it goes through.
+//! Segments: their table entries and their states.
 
 use std::collections::BTreeSet;
 
@@ -7,36 +7,36 @@ use forebay_units::SegmentSeq;
 
 use crate::format::Stream;
 
-/// What a segment is doing. [`SegmentState::may_become`] has all transitions; `docs/design/vsl.md` has them as a table.
+/// State of a segment. [`SegmentState::may_become`] has all transitions; `docs/design/vsl.md` has them as a table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum SegmentState {
-    /// Nothing in it is needed. It can be put on the allocation queue.
+    /// Its data is no longer needed. It can be put on the allocation queue.
     Free,
-    /// As `Free`, but the device is to be told first that nothing in it is needed.
+    /// As `Free`, but it must be discarded first.
     Stale,
-    /// The device is being told.
+    /// A discard is in progress.
     Discarding,
-    /// It is on the allocation queue.
+    /// On the allocation queue.
     Queued,
-    /// It is being filled.
+    /// Being filled.
     Open,
-    /// It is full, or was being filled when the volume stopped, and something in it is live. It can be cleaned.
+    /// Full, or was being filled when the volume stopped, and with live data. It can be cleaned.
     Closed,
-    /// The cleaner moves what is live in it.
+    /// The cleaner moves its live data.
     Cleaning,
-    /// It was cleaned since the newest checkpoint. What is still live leaves with the next.
+    /// Cleaned since the newest checkpoint. Its remaining live data leaves with the next checkpoint.
     Cleaned,
     /// Blocks in it are being overwritten in place.
     InPlace,
-    /// Something live in it could not be read. It is not cleaned for a while.
+    /// Some of its live data could not be read. It is not cleaned for a while.
     Unreadable,
-    /// Nothing in it is live, but recovery may need its records until the next checkpoint is valid.
+    /// Without live data, but recovery may need its records until the next checkpoint is valid.
     Pending,
-    /// Nothing in it is live, and recovery does not need it.
+    /// Without live data, and not needed by recovery.
     Empty,
-    /// As `Empty`; it is free when the records that superseded its data are durable.
+    /// As `Empty`. It becomes free when the records that superseded its data are durable.
     Settling,
-    /// As `Free`, but a read of what it held is still under way.
+    /// As `Free`, but a read of its old data is still in progress.
     Pinned,
 }
 
@@ -45,7 +45,7 @@ use SegmentState::{
     Settling, Stale, Unreadable,
 };
 
-/// What the table on the device says of a segment's state.
+/// State of a segment in the table on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentPhase {
     /// Free, and not on the allocation queue.
@@ -59,10 +59,10 @@ pub(crate) enum SegmentPhase {
 }
 
 impl SegmentState {
-    /// How many states there are.
+    /// Number of states.
     pub(crate) const COUNT: usize = 14;
 
-    /// True if a segment goes from this state to `next` by one step.
+    /// Returns true if a segment can go from this state to `next` in one step.
     pub(crate) fn may_become(self, next: SegmentState) -> bool {
         // Recovery opens a segment again that was freed, queued and opened behind the checkpoint.
         if next == Open {
@@ -77,7 +77,7 @@ impl SegmentState {
             Closed => &[Cleaning, InPlace, Pending, Empty],
             Cleaning => &[Cleaned, Unreadable, Closed, Pending, Empty],
             Cleaned | InPlace | Unreadable => &[Closed, Pending, Empty],
-            // What is written in place makes an empty segment live again while recovery applies records.
+            // An entry about a write in place can make an empty segment live again while recovery applies records.
             Pending => &[Empty, Closed],
             Empty => &[Settling, Closed],
             Settling => &[Free, Stale, Pinned],
@@ -86,7 +86,7 @@ impl SegmentState {
         nexts.contains(&next)
     }
 
-    /// What the table on the device says of it.
+    /// Returns the state for the table on the device.
     pub(crate) fn phase(self) -> SegmentPhase {
         match self {
             Free | Stale | Discarding | Pinned => SegmentPhase::Free,
@@ -98,40 +98,40 @@ impl SegmentState {
         }
     }
 
-    /// True if its number still has places: what it holds may be pointed at.
+    /// Returns true if the segment's number still has places, so that the map may point at them.
     pub(crate) fn has_number(self) -> bool {
         matches!(self.phase(), SegmentPhase::Open | SegmentPhase::Closed)
     }
 
-    /// True if nothing in it is live, whether or not it can be used at once.
+    /// Returns true if the segment has no live data, even if it cannot be used at once.
     pub(crate) fn is_unused(self) -> bool {
         matches!(self, Pending | Empty | Settling)
             || matches!(self.phase(), SegmentPhase::Free | SegmentPhase::Queued)
     }
 }
 
-/// What is known of a segment, as the table on the device has it.
+/// Entry of a segment in the table on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
-    /// What it is doing.
+    /// State of the segment.
     pub(crate) phase: SegmentPhase,
-    /// The stream it belongs to, or belonged to last.
+    /// Current or last stream of the segment.
     pub(crate) stream: Stream,
-    /// Sectors that are live: the map or the newest checkpoint points at them.
+    /// Live sectors: the map or the newest checkpoint points at them.
     pub(crate) live: u32,
-    /// What the extents of the map count for in it (`weight.rs`), in units.
+    /// Units of the map's extents in the segment (`weight.rs`).
     pub(crate) units: u32,
-    /// Its number in the order in which segments were opened; never given to another segment.
+    /// Number of the segment in the order of openings. Never reused for another segment.
     pub(crate) seq: SegmentSeq,
-    /// When users wrote its data: on average for moved data, otherwise when the segment was opened.
+    /// Time at which clients wrote the data: the average for moved data, otherwise the time of opening.
     pub(crate) born: WriteClock,
-    /// When it was closed.
+    /// Time at which the segment was closed.
     pub(crate) closed: WriteClock,
-    /// How often its slot was opened, up to 2^24 − 1.
+    /// Number of openings of the slot, at most 2^24 − 1.
     pub(crate) wear: u32,
 }
 
-/// Wear is counted up to this: three bytes on the device.
+/// Maximum wear count: three bytes on the device.
 const WEAR_MAX: u32 = (1 << 24) - 1;
 
 impl Segment {
@@ -147,7 +147,7 @@ impl Segment {
         wear: 0,
     };
 
-    /// The slot's next segment, as it begins to be filled.
+    /// Returns the entry of the slot's next segment when it is opened.
     pub(crate) fn opened(&self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Segment {
         Segment {
             phase: SegmentPhase::Open,
@@ -162,17 +162,17 @@ impl Segment {
     }
 }
 
-/// What was on the device when the newest checkpoint was cut.
+/// Boundary between the records before and behind the newest checkpoint's cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Frontier {
-    /// Segments from this number on were opened since.
+    /// Segments from this number on were opened after the cut.
     pub(crate) next: SegmentSeq,
-    /// Numbers of the segments that were open then.
+    /// Numbers of the segments that were open at the cut.
     pub(crate) open: BTreeSet<SegmentSeq>,
 }
 
 impl Frontier {
-    /// Everything is to be kept: while a volume is being recovered.
+    /// Returns the frontier during recovery, when all records must be kept.
     pub(crate) fn before_all() -> Frontier {
         Frontier {
             next: SegmentSeq(0),
@@ -180,7 +180,7 @@ impl Frontier {
         }
     }
 
-    /// True if no record behind the cut lies in this segment.
+    /// Returns true if no record behind the cut lies in this segment.
     pub(crate) fn is_past(&self, segment: SegmentSeq) -> bool {
         segment < self.next && !self.open.contains(&segment)
     }

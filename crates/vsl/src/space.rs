@@ -1,4 +1,4 @@
-//! A volume in use: what all its parts share, and what users may ask of it.
+//! A volume in use: its shared state, and its interface for clients.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt::Display;
@@ -36,153 +36,157 @@ pub(crate) struct Inner {
     pub(crate) commit: Rc<Commit<Streams, Handles>>,
     pub(crate) map: RefCell<Map>,
     pub(crate) placement: RefCell<Box<dyn Placement>>,
-    /// What is learnt for the choice of the placement.
+    /// Observations for the choice of the placement.
     pub(crate) tuner: RefCell<Tuner>,
-    /// The volume changes its placement where another is expected to cost less.
+    /// True if the volume changes its placement when another placement is expected to cost less.
     pub(crate) auto: Cell<bool>,
-    /// The placement is changed by one task at a time.
+    /// Held by the task that changes the placement.
     pub(crate) tune_turn: Rc<Lock>,
-    /// Enough was written for a look at the placement.
+    /// Signals that enough was written to reconsider the placement.
     pub(crate) tune_asked: Event,
-    /// How many sectors were mapped when the placement was last told.
+    /// Mapped sectors at the last report to the placement.
     pub(crate) fill_told: Cell<Option<u64>>,
     pub(crate) pacing: RefCell<Pacing>,
-    /// What is to be written where it lay before.
+    /// Blocks that wait for a write in place.
     pub(crate) homes: RefCell<Homes>,
     pub(crate) home_asked: Event,
-    /// The superblock as last written; the generation may be that of a write that failed.
+    /// The superblock as last written. The generation can be that of a failed write.
     pub(crate) superblock: RefCell<Superblock>,
     /// Held while copies of the superblock are written.
     pub(crate) superblock_turn: Rc<Lock>,
-    /// The fault that keeps superblocks from being written. The device may take records meanwhile, which ends the fault that
-    /// `commit` knows.
+    /// The fault that prevents writes of superblocks. The device can accept records meanwhile, which ends the fault
+    /// recorded in `commit`.
     pub(crate) superblock_fault: RefCell<Option<DeviceFault>>,
-    /// The fault that keeps the cleaner from emptying segments: writers that wait for segments get an error in the end.
+    /// The fault that prevents the cleaner from emptying segments. Writers that wait for segments get an error
+    /// eventually.
     pub(crate) cleaner_fault: RefCell<Option<DeviceFault>>,
-    /// The fault that keeps trimmed subtrees from being looked at: the same for who waits for that.
+    /// The fault that prevents the reaping of detached subtrees. Writers that wait for the reaper get an error
+    /// eventually.
     pub(crate) reaper_fault: RefCell<Option<DeviceFault>>,
     pub(crate) checks: RefCell<Checks>,
-    /// What the newest checkpoint wrote beside nodes: it is live until a later one replaces it.
+    /// The newest checkpoint beside nodes. It is live until a later checkpoint replaces it.
     pub(crate) meta: RefCell<Meta>,
-    /// Batches that wait for room stand in line here.
+    /// Batches that wait for free space are queued here.
     pub(crate) admission: Rc<Lock>,
-    /// Bytes appended between turns of everybody else.
+    /// Counts appended bytes, to let other tasks run after each portion.
     pub(crate) portions: Portions,
-    /// Checkpoints are made one at a time.
+    /// Held while a checkpoint is made.
     pub(crate) checkpoint_turn: Rc<Lock>,
-    /// Somebody wants a checkpoint.
+    /// True if a checkpoint was requested.
     pub(crate) checkpoint_wanted: Cell<bool>,
     pub(crate) checkpoint_asked: Event,
-    /// Somebody waits for room, or there is less of it than there should be.
+    /// Signals that a batch waits for free space, or that free space is short.
     pub(crate) clean_asked: Event,
-    /// Segments in which nothing is live may be used again: a checkpoint counts that was made since the volume
-    /// was taken up.
+    /// True if segments without live data may be reused: a checkpoint of this attach is valid.
     pub(crate) may_reuse: Cell<bool>,
-    /// Segments may be free that are to be discarded.
+    /// Signals that free segments may have to be discarded.
     pub(crate) discard_asked: Event,
-    /// Something was detached from the map, to be looked at.
+    /// Signals that a subtree was detached from the map.
     pub(crate) reap_asked: Event,
     /// Entries that the newest checkpoint does not cover.
     pub(crate) entries_since: Cell<u64>,
-    /// Bytes that were written since the newest checkpoint was cut, beside what checkpoints write.
+    /// Bytes written since the cut of the newest checkpoint, without the writes of checkpoints.
     pub(crate) written_since: Cell<u64>,
-    /// The volume is about to be closed: the cleaner rests.
+    /// True if the volume is about to be closed. The cleaner then rests.
     pub(crate) closing: Cell<bool>,
     pub(crate) stats: RefCell<Stats>,
 }
 
-/// A volume in use. Clones are handles on the same one.
+/// A volume in use. Clones are handles of the same volume.
 #[derive(Clone)]
 pub struct Space {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// A volume's background work; stops when dropped.
+/// Background tasks of a volume. They stop when dropped.
 pub struct Workers {
     pub(crate) _commit: CommitWorkers,
     pub(crate) _tasks: Vec<Task<()>>,
 }
 
-/// How much there is room for, in bytes.
+/// Capacity of a volume, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capacity {
-    /// The medium's segments.
+    /// All segments.
     pub total: u64,
-    /// What is mapped.
+    /// Mapped data.
     pub mapped: u64,
-    /// True if trimmed sectors still count as mapped. A write that lacks space waits until they do not, and is not refused.
+    /// True if trimmed sectors still count as mapped. A write that lacks space then waits for the reaper, and is not
+    /// refused.
     pub is_reaping: bool,
-    /// What may be mapped at most, even if the rest comes in pieces of one sector.
+    /// Maximum of mapped data, even if all further data comes in fragments of one sector.
     pub mappable: u64,
-    /// What may be mapped at most if the rest comes in blocks of 4 KiB.
+    /// Maximum of mapped data if all further data comes in blocks of 4 KiB.
     pub mappable_in_blocks: u64,
     /// Preallocated bytes that are not mapped yet: see [`crate::Batch::preallocate`].
     pub preallocated: u64,
-    /// Segments in which nothing is live.
+    /// Segments without live data.
     pub unused: u64,
-    /// What is neither live nor in an unused segment: the cleaner can get it back.
+    /// Garbage in used segments, which the cleaner can reclaim.
     pub reclaimable: u64,
 }
 
 impl Space {
-    /// How many sectors there are, mapped or not.
+    /// Returns the sectors of the space, mapped or not.
     pub fn sectors(&self) -> u64 {
         self.inner.superblock.borrow().space_sectors
     }
 
-    /// The superblock as last written; its generation may be that of a write that failed.
+    /// Returns the superblock as last written. Its generation can be that of a failed write.
     pub fn superblock(&self) -> Ref<'_, Superblock> {
         self.inner.superblock.borrow()
     }
 
-    /// Why the volume fails now, if it does: the device gives errors and is tried again, or the volume was stopped.
+    /// Returns the current failure of the volume, if any: the device fails and is tried again, or the volume was
+    /// stopped.
     pub fn failure(&self) -> Option<SpaceError> {
         let failed = self.inner.commit.failure().map(SpaceError::Failed);
         failed.or_else(|| self.inner.failing(Duration::ZERO))
     }
 
-    /// How it is to behave.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
 
-    /// One segment in so many is kept free of data, beside what the cleaner and checkpoints need.
+    /// Returns the number of segments for each segment that is kept free of data, in addition to the needs of the
+    /// cleaner and of checkpoints.
     pub fn spare_part(&self) -> u64 {
         self.inner.commit.composer().table.spare_part()
     }
 
-    /// Memory that the map takes, in bytes.
+    /// Returns the memory that the map takes, in bytes.
     pub fn map_memory(&self) -> usize {
         self.inner.map.borrow().memory()
     }
 
-    /// What was written to the medium so far.
+    /// Returns counters of the writes to the device.
     pub fn log_stats(&self) -> LogStats {
         self.inner.commit.stats()
     }
 
-    /// What the placement says of itself.
+    /// Returns the facts that the placement reports.
     pub fn facts(&self) -> Vec<Fact> {
         self.inner.placement.borrow().describe()
     }
 
-    /// How many segments that are full are utilised to how many tenths: the first of less than one, the eleventh
-    /// of all.
+    /// Returns the numbers of full segments by utilisation in tenths: the first number for utilisation below one tenth,
+    /// the eleventh for fully utilised segments.
     pub fn histogram(&self) -> [u32; 11] {
         self.inner.commit.composer().table.histogram()
     }
 
-    /// How often the least and the most worn segment were begun anew.
+    /// Returns the numbers of openings of the least and the most worn segment.
     pub fn wear(&self) -> (u32, u32) {
         self.inner.commit.composer().table.wear()
     }
 
-    /// What was done so far, and for what.
+    /// Returns the counters of the volume.
     pub fn stats(&self) -> Stats {
         self.inner.stats.borrow().clone()
     }
 
-    /// How much room there is.
+    /// Returns the capacity.
     pub fn capacity(&self) -> Capacity {
         let streams = self.inner.commit.composer();
         let layout = streams.layout;
@@ -204,13 +208,13 @@ impl Space {
         }
     }
 
-    /// Counts sectors as preallocated that batches have preallocated before the volume was opened. The volume does not record
-    /// them: the user that does calls this before anything else.
+    /// Adds sectors that batches preallocated before the volume was opened. The volume does not record preallocations:
+    /// the client that records them must call this first.
     pub fn restore_preallocated(&self, sectors: u64) {
         self.inner.commit.composer_mut().preallocated += sectors;
     }
 
-    /// What segments are doing and what is kept free, in words: for a volume on which requests wait.
+    /// Describes the states of segments and the reserves in words, for a volume with waiting requests.
     pub fn explain(&self) -> String {
         let streams = self.inner.commit.composer();
         let map = self.inner.map.borrow();
@@ -218,10 +222,10 @@ impl Space {
         format!("{:?}; {}", room, streams.table.describe())
     }
 
-    /// Makes everything durable that was done before this was called.
+    /// Makes all batches durable that completed before this call.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// The volume has failed.
     pub async fn flush(&self) -> Result<(), SpaceError> {
         let target = {
             let mut streams = self.inner.commit.composer_mut();
@@ -234,28 +238,28 @@ impl Space {
         self.inner.flush(target).await
     }
 
-    /// The first run of mapped sectors in `range`.
+    /// Returns the first range of mapped sectors in `range`.
     ///
     /// # Errors
-    /// If the map cannot be read.
+    /// The map cannot be read.
     pub async fn next_mapped(&self, range: Range<u64>) -> Result<Option<Range<u64>>, SpaceError> {
         let next = self.inner.loading(|map| map.next_mapped(range.clone()));
         next.await
     }
 
-    /// Mapped sectors in the part of `range` that one leaf of the map covers, and where that part ends.
+    /// Returns the mapped sectors in the part of `range` that one leaf of the map covers, and the end of this part.
     ///
     /// # Errors
-    /// If the map cannot be read.
+    /// The map cannot be read.
     pub async fn mapped_in_leaf(&self, range: Range<u64>) -> Result<(u64, u64), SpaceError> {
         let counted = self.inner.loading(|map| map.mapped_in_leaf(range.clone()));
         counted.await
     }
 
-    /// Mapped sectors in `range`. What changes meanwhile is counted or not.
+    /// Returns the mapped sectors in `range`. Concurrent changes may be counted or not.
     ///
     /// # Errors
-    /// If the map cannot be read.
+    /// The map cannot be read.
     pub async fn mapped_sectors(&self, range: Range<u64>) -> Result<u64, SpaceError> {
         let (mut at, mut sectors) = (range.start, 0);
         while at < range.end {
@@ -268,7 +272,7 @@ impl Space {
 }
 
 impl Inner {
-    /// Reads a node of the map that is needed.
+    /// Reads a node of the map.
     pub(crate) async fn load(&self, need: &Need) -> Result<(), SpaceError> {
         let (slot, offset) = {
             let mut streams = self.commit.composer_mut();
@@ -285,7 +289,7 @@ impl Inner {
         loaded?.map_err(|error| SpaceError::Node(need.place, error))
     }
 
-    /// Has the nodes of the map in memory that tell where a range lies, and keeps them there.
+    /// Loads the nodes of the map for a range, and pins them in memory.
     pub(crate) async fn prepare(
         &self,
         sector: Sector,
@@ -296,7 +300,7 @@ impl Inner {
         self.loading(|map| map.prepare(range.clone(), pins)).await
     }
 
-    /// The same for a range that is to be unmapped.
+    /// Loads and pins the nodes of the map that are needed to unmap a range.
     pub(crate) async fn prepare_to_unmap(
         &self,
         sector: Sector,
@@ -308,7 +312,7 @@ impl Inner {
             .await
     }
 
-    /// Does something to the map, reading what it needs for that.
+    /// Performs an operation on the map, and reads the nodes that it needs.
     pub(crate) async fn loading<T>(
         &self,
         mut attempt: impl FnMut(&mut Map) -> Result<T, Need>,
@@ -329,8 +333,8 @@ impl Inner {
         }
     }
 
-    /// Waits until every record up to `target` is durable. A request that waits for longer than it may while the device fails
-    /// gets an error; the records stay on their way.
+    /// Waits until every record up to `target` is durable. If the device fails for longer than requests wait, the
+    /// request gets an error, but the records are still written when the device recovers.
     pub(crate) async fn flush(&self, target: RecordSeq) -> Result<(), SpaceError> {
         let patience = self.options.patience;
         loop {
@@ -343,7 +347,7 @@ impl Inner {
         }
     }
 
-    /// The error for requests, if the device has been failing for longer than `patience`.
+    /// Returns the error for requests, if the device has been failing for longer than `patience`.
     pub(crate) fn failing(&self, patience: Duration) -> Option<SpaceError> {
         let superblock = self.superblock_fault.borrow().clone();
         let faults = self.commit.fault().into_iter().chain(superblock);
@@ -353,7 +357,7 @@ impl Inner {
         (lasted >= patience).then_some(SpaceError::Failing { lasted, cause })
     }
 
-    /// The error for requests that wait for space, if the device fails the reads that make space, or anything else.
+    /// Returns the error for requests that wait for space, if reads that free space fail, or another fault is present.
     pub(crate) fn failing_to_make_space(&self) -> Option<SpaceError> {
         let faults = [&self.cleaner_fault, &self.reaper_fault];
         let mut faults = faults.iter().filter_map(|fault| fault.borrow().clone());
@@ -364,7 +368,7 @@ impl Inner {
         })
     }
 
-    /// Notes that a device failed, in one of the faults.
+    /// Records a failure of the device in `fault`.
     pub(crate) fn note_fault(&self, fault: &RefCell<Option<DeviceFault>>, error: &dyn Display) {
         let mut fault = fault.borrow_mut();
         let since = fault.as_ref().map_or(self.rt.now(), |fault| fault.since);
@@ -372,7 +376,7 @@ impl Inner {
         *fault = Some(DeviceFault { since, cause });
     }
 
-    /// So many bytes of data were appended.
+    /// Counts appended bytes of data.
     pub(crate) fn wrote(&self, bytes: u64) {
         self.written_since.set(self.written_since.get() + bytes);
     }
@@ -384,7 +388,7 @@ impl Inner {
     }
 }
 
-/// Whether a write is durable when it completes.
+/// Returns true if a write must be durable when it completes.
 pub(crate) fn is_durable(durability: Durability) -> bool {
     durability == Durability::Fua
 }

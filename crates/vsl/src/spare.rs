@@ -1,4 +1,4 @@
-//! The share of the segments that is kept free of mapped data.
+//! The share of segments that is kept free of mapped data.
 
 use forebay_placement::placement::Kind;
 
@@ -6,20 +6,21 @@ use crate::changed::ChangedBounds;
 use crate::geometry::Layout;
 use crate::options::Options;
 
-/// The usual value of [`Options::spare_part`] of a log.
+/// Default of [`Options::spare_part`] for a log.
 pub const SPARE_PART: u64 = 16;
-/// The usual value where the placement writes in place.
+/// Default for a placement that writes in place.
 const SPARE_PART_IN_PLACE: u64 = 512;
 const SPARE_PART_MIN: u64 = 2;
-/// Where all that is live in a log was moved once, nodes of the map were written that are a 256th of it. So at least twice as much is
-/// spare.
+/// Moving all live data of a log once also writes nodes of the map, of a 256th of the data's size. So at least twice
+/// this amount must be spare.
 const SPARE_PART_MAX: u64 = 128;
-/// A checkpoint ends the record that is being written. Where it is made for each record's nodes, records of pieces of one sector hold some
-/// 166 of them, and half a block of padding that no weight counts: a 40th. A log of which less is spare may gain nothing by cleaning.
+/// A checkpoint ends the open record. If it is made after few records, a record of fragments of one sector has about
+/// 166 fragments, and half a block of padding that no weight includes: a 40th. A log with a smaller spare share may
+/// gain nothing by cleaning.
 const SPARE_PART_MAX_SHORT: u64 = 32;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 
-/// One in so many segments is kept free of what is mapped.
+/// Returns the number of segments for each segment that is kept free of mapped data.
 pub(crate) fn spare_part(options: &Options, layout: &Layout, placement: Kind) -> u64 {
     let ends_records = ChangedBounds::of(layout, options, placement).ends_records();
     let (usual, most) = match placement.in_place() {

@@ -1,21 +1,21 @@
-//! What a volume has done.
+//! Counters of a volume.
 
-/// What a volume has done since it was taken up.
+/// Counters of a volume since it was attached.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Batches that were done.
+    /// Batches that were applied.
     pub batches: u64,
-    /// Bytes of data that users wrote.
+    /// Bytes of data that clients wrote.
     pub bytes_written: u64,
-    /// Of those, bytes that were written home, to where they lay before.
+    /// Part of `bytes_written` that was written in place.
     pub bytes_in_place: u64,
     /// Bytes of data that the cleaner moved.
     pub bytes_moved: u64,
-    /// Of those, bytes that were moved because their segments were worn less than others.
+    /// Part of `bytes_moved` that was moved because its segments were less worn than others.
     pub bytes_levelled: u64,
-    /// Bytes that checkpoints wrote: nodes, the table, their block.
+    /// Bytes that checkpoints wrote: nodes, the table, the body and its index.
     pub bytes_checkpoints: u64,
-    /// Checkpoints that came to count.
+    /// Checkpoints that became valid.
     pub checkpoints: u64,
     /// Segments that the cleaner emptied.
     pub segments_cleaned: u64,

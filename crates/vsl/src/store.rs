@@ -1,8 +1,7 @@
-//! Where segments are kept.
+//! Storage of segments.
 //!
-//! The engine names a segment's bytes by its slot and an offset, and asks a [`SegmentStore`] for them. A device is the only
-//! store so far. Objects of an object store can be another: a closed segment is never changed, but where a placement
-//! overwrites blocks in place.
+//! The engine addresses bytes of a segment by slot and offset in a [`SegmentStore`]. The only store so far is a device.
+//! An object store is also possible, since a closed segment never changes, unless a placement writes in place.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,18 +13,18 @@ use forebay_units::{SegmentSeq, round_down, round_up};
 use crate::format::{HEADER_BYTES, Volume, VolumeId};
 use crate::geometry::{Layout, Slot};
 
-/// Reads and writes segments. All offsets and lengths are bytes, multiples of the layout's block.
+/// Reads and writes segments. All offsets and lengths are in bytes, and multiples of the layout's block.
 pub(crate) trait SegmentStore {
-    /// The segments.
+    /// Returns the layout of the segments.
     fn layout(&self) -> Layout;
 
     /// Reads `buf.len()` bytes of a slot.
     fn read(&self, slot: Slot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut>;
 
-    /// Overwrites a part of a closed segment; durable with the store's next flush.
+    /// Overwrites a part of a closed segment. The write is durable with the store's next flush.
     fn write_in_place(&self, slot: Slot, offset: u64, buf: Buf) -> IoFuture<'_, ()>;
 
-    /// Nothing in these consecutive slots is needed any more.
+    /// Discards consecutive slots.
     fn discard(&self, slots: Range<u32>) -> IoFuture<'_, ()>;
 }
 
@@ -61,7 +60,7 @@ impl SegmentStore for DeviceStore {
     }
 }
 
-/// Reads the blocks that have a part of `range`, in bytes of a segment. Returns the offset of the first as well.
+/// Reads the blocks that overlap `range`, in bytes of a segment. Also returns the offset of the first block.
 ///
 /// # Errors
 /// The store's.
@@ -77,8 +76,8 @@ pub(crate) async fn read_blocks(
     Ok((from, read.freeze()))
 }
 
-/// Reads a range of a segment and gives it to `check`. Every read of what the volume wrote is checked: by this, or where data
-/// is read straight into a client's memory, by `read.rs::read_part`.
+/// Reads a range of a segment and passes it to `check`. Every read of the volume's own data is checked: by this
+/// function, or by `read.rs::read_part` for reads directly into a client's memory.
 ///
 /// # Errors
 /// The store's.
@@ -93,7 +92,7 @@ pub(crate) async fn read_checked<T>(
     Ok(check(&bytes[at(range.start)..at(range.end)]))
 }
 
-/// Reads the summary of a segment; `None` if the slot holds no sound summary of a segment of this number.
+/// Reads the summary of a segment. `None` if the slot has no valid summary of a segment with this number.
 ///
 /// # Errors
 /// The store's.

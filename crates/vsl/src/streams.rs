@@ -1,15 +1,15 @@
 //! The open segments: several streams of records in one order.
 //!
-//! Plain data and no waiting. Users' streams are composed together, in a *round*: their open records get
-//! numbers one after the other, and recovery takes up all of them or none (each says that it goes on in the
-//! next). So it does not matter in which stream a write went: what recovery finds is what was done up to some
-//! moment. The other streams' records (moved data, what checkpoints write) are composed by themselves.
+//! This is plain state without waiting. The streams of clients are composed together, in a *round*: their open records
+//! get consecutive numbers, and recovery applies all of them or none (each record states that it continues in the
+//! next). So the stream of a write does not matter: recovery always finds the state of one moment. The records of the
+//! other streams (moved data, checkpoints) are composed individually.
 //!
 //! Invariants, beside those of [`Builder`], [`Flight`] and [`SegmentTable`]:
-//! - Nothing is in two open records of a round: what overwrites a piece that lies in another stream's open
-//!   record ends the round first.
-//! - A batch is composed in one go, so nothing comes between its records.
-//! - Only users' records are open between two calls from outside.
+//! - No sector is in two open records of a round: a write that overwrites data in the open record of another stream
+//!   ends the round first.
+//! - A batch is composed without interruption, so no other record comes between its records.
+//! - Between two calls from outside, only records of clients' streams are open.
 
 pub(crate) mod bare;
 mod composer;
@@ -32,31 +32,32 @@ pub(crate) use counts::Counts;
 use forebay_extents::Place;
 pub(crate) use shape::StreamShape;
 
-/// The most bytes that are left before a summary: what is appended has at most `PART_BYTES`, and takes two headers more. They are
-/// filled and not skipped, so that a segment can be a zone that is written in order.
+/// Maximum bytes left before a summary: appended data has at most `PART_BYTES`, and needs two more headers. These bytes
+/// are filled and not skipped, so that a segment can be a zone that is written in order.
 const FILL_BYTES: u32 = PART_BYTES as u32 + (32 << 10);
-/// What of a segment is given up when it is asked what surely fits, in bytes: two headers that are not full, a
-/// summary's last block, and a piece that goes to the next segment.
+/// Bytes of a segment that are not counted on for data: two headers that are not full, the last block of a summary, and
+/// a fragment that goes to the next segment.
 const LEFT_BYTES: u64 = 6 * 4096;
-/// What ending a record early takes of its segment, in bytes: a header, and padding.
+/// Cost of ending a record early in its segment, in bytes: a header, and padding.
 const ROUND_BYTES: u64 = 2 * 4096;
-/// The most segments that may be written before they are flushed unasked.
+/// Maximum number of segments that are written before the device is flushed without a request.
 const FLUSH_AFTER_SEGMENTS: usize = 8;
 
-/// A record of moved data may end so many entries before its header is full: eight of one sector each make a block.
+/// A record of moved data may end this number of entries before its header is full: eight fragments of one sector make
+/// a block.
 const ENDS_WITHIN: usize = 8;
 
 /// A segment that is being filled.
 struct Open {
     builder: Builder<Volume>,
     slot: Slot,
-    /// Sectors of moved data in it, and the sum of when they were born.
+    /// Sectors of moved data in the segment, and the sum of their write times.
     moved: u64,
     births: u128,
 }
 
 impl Open {
-    /// Moved data was appended. Says when what is moved here was born, on average.
+    /// Adds moved data. Returns the average write time of the moved data in this segment.
     fn add_birth(&mut self, sectors: u64, born: WriteClock) -> WriteClock {
         self.moved += sectors;
         self.births += u128::from(born.0) * u128::from(sectors);
@@ -64,38 +65,38 @@ impl Open {
     }
 }
 
-/// The open segments, and what is known of all.
+/// The open segments, and the table of all segments.
 pub(crate) struct Streams {
     pub(crate) layout: Layout,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
     pub(crate) counts: Counts,
     pub(crate) table: SegmentTable,
-    /// Sectors that users have written.
+    /// Sectors that clients have written.
     pub(crate) clock: WriteClock,
     pub(crate) next_segment: SegmentSeq,
-    /// Bytes of nodes that a checkpoint under way still writes.
+    /// Bytes of nodes that the current checkpoint has yet to write.
     pub(crate) frozen_bytes: u64,
     pub(crate) changed: ChangedBounds,
-    /// Memory for the map: writers wait for a checkpoint when changed nodes take as much.
+    /// Memory for the map. Writers wait for a checkpoint when changed nodes take this amount.
     pub(crate) map_bytes: u64,
     /// Sectors that are kept free for batches that preallocated them.
     pub(crate) preallocated: u64,
-    /// The record that is composed next.
+    /// Number of the next record.
     next_record: RecordSeq,
     open: Vec<Option<Open>>,
     flight: Flight,
-    /// Where the segments lie that are in memory.
+    /// Slots of the segments in memory.
     slots: BTreeMap<SegmentSeq, Slot>,
-    /// Grows with each round that is begun; names what is open.
+    /// Number of rounds begun. Identifies the open round.
     rounds: u64,
-    /// Something was appended for users that no [`Streams::end_batch`] has ended yet.
+    /// True if clients' data was appended since the last [`Streams::end_batch`].
     batch_begun: bool,
-    /// The newest of users' records goes on in the next.
+    /// True if the newest record of clients' streams continues in the next.
     batch_hangs: bool,
 }
 
-/// Where a volume goes on.
+/// The state from which a volume continues.
 pub(crate) struct Resume {
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
@@ -136,33 +137,34 @@ impl Streams {
         }
     }
 
-    /// The newest checkpoint has more segments than the one before.
+    /// Takes the new layout after a checkpoint that added segments.
     pub(crate) fn grow(&mut self, layout: Layout, changed: ChangedBounds) {
         self.layout = layout;
         self.changed = changed;
         self.table.grow(layout);
     }
 
-    /// The newest record that is composed.
+    /// Returns the newest composed record.
     pub(crate) fn last_record(&self) -> RecordSeq {
         self.next_record.prev()
     }
 
-    /// Segments that surely hold what is wanted, some blocks of each given up to headers, padding and what does not fit its
-    /// end.
+    /// Returns the segments that certainly hold `wanted`, with an allowance in each segment for headers, padding and
+    /// data that does not fit at its end.
     fn segments_for(&self, wanted: Wanted, streams: usize) -> usize {
         let room = u64::from(self.layout.segment_bytes) - LEFT_BYTES;
-        // In a header, and again in the summary if there is one.
+        // Each entry is in a header, and again in the summary if the segment has a summary.
         let entries = wanted.entries * 2 * ENTRY_BYTES_MAX as u64;
         let rounds = match streams {
             1 => 0,
-            // Each ends the open record of every stream before it is full.
+            // Each round ends the open record of every stream before it is full.
             _ => wanted.rounds * streams as u64 * ROUND_BYTES,
         };
         (wanted.bytes + entries + rounds).div_ceil(room) as usize + streams - 1
     }
 
-    /// Segments that what is wanted may open in users' streams, however it is spread over them. Trims go to the first.
+    /// Returns the segments that `wanted` may open in clients' streams, however it is distributed over them. Trims go
+    /// to the first stream.
     pub(crate) fn segments_needed(&self, wanted: Wanted) -> usize {
         let streams = match wanted.bytes {
             0 => 1,
@@ -183,22 +185,22 @@ impl Streams {
         self.segments_for(wanted, streams)
     }
 
-    /// True if `bytes` of data in `entries` entries surely fit the segment that is open in a stream.
+    /// Returns true if `bytes` of data in `entries` entries certainly fit into the open segment of a stream.
     fn fits(&self, stream: Stream, bytes: u64, entries: u64) -> bool {
         let open = self.open[usize::from(stream.0)].as_ref();
         open.is_some_and(|open| open.builder.surely_fits(bytes, entries, ENTRY_BYTES_MAX))
     }
 
-    /// True if memory for so many segments can be had without waiting until the device has taken what is there.
+    /// Returns true if memory for `segments` segments is available without waiting for the device.
     pub(crate) fn has_memory(&self, segments: usize) -> bool {
         let crowded = self.flight.room() < segments && self.flight.oldest().is_some();
-        // While the device fails nothing is at rest, and memory stays bounded.
+        // While the device fails, the flight is not at rest, so memory stays bounded.
         let alone = self.flight.is_at_rest();
         segments == 0 || !crowded || alone
     }
 
-    /// Permission for a claim to open so many segments, if it leaves its floor on the allocation queue and there is memory.
-    /// To be used before anything else takes segments.
+    /// Grants a claim to open segments, if the claim leaves its floor on the allocation queue and memory is available.
+    /// The caller must use the grant before any other task takes segments.
     pub(crate) fn grant(
         &self,
         floors: &impl Floors,
@@ -208,12 +210,13 @@ impl Streams {
         let adds_to_no_checkpoint = matches!(claim, Claim::Queue | Claim::Checkpoint);
         let enough = segments == 0 && adds_to_no_checkpoint
             || self.table.queued() >= segments + floors.floor(claim);
-        // Numbers are enough for 4 EiB that are written in a volume's life.
+        // Numbers suffice for 4 EiB of writes in a volume's life.
         let numbered = self.next_segment.0 + (segments as u64) < self.layout.numbers();
         (enough && numbered && self.has_memory(segments)).then_some(Grant { segments })
     }
 
-    /// Permission to append `bytes` of data in `entries` entries, of which a new segment surely holds all, to a stream.
+    /// Grants the segments to append `bytes` of data in `entries` entries to a stream. All of this data must fit into
+    /// one new segment.
     pub(crate) fn grant_entry(
         &self,
         floors: &impl Floors,
@@ -225,7 +228,7 @@ impl Streams {
         self.grant(floors, claim, segments)
     }
 
-    /// True if what lies at a place is in an open record of a user's stream other than this one.
+    /// Returns true if `place` is in the open record of a client stream other than `stream`.
     pub(crate) fn is_open_elsewhere(&self, place: Place, stream: Stream) -> bool {
         let segment = self.layout.segment_of(place);
         let user = &self.open[..usize::from(self.counts.user)];
@@ -240,10 +243,10 @@ impl Streams {
         open.builder.has_open_record() && self.layout.offset_of(place) >= open.builder.at()
     }
 
-    /// Appends an entry with its data to a stream. Returns where the data lies.
+    /// Appends an entry with its data to a stream. Returns the place of the data.
     ///
     /// # Panics
-    /// If it needs more segments than were granted.
+    /// The append needs more segments than were granted.
     pub(crate) fn append(
         &mut self,
         grant: &mut Grant,
@@ -272,7 +275,7 @@ impl Streams {
     fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, data: &[u8]) {
         let n = usize::from(stream.0);
         if let Some(open) = &self.open[n] {
-            // Records of moved data end with a block where that is possible.
+            // Records of moved data end at the end of a block if possible.
             let ends = !stream.is_user() && open.builder.should_end(ENDS_WITHIN * ENTRY_BYTES_MAX);
             if !ends && open.fits_record(&self.layout, entry_bytes, data) {
                 return;
@@ -333,12 +336,12 @@ impl Streams {
         user.into_iter().any(|open| open.builder.has_open_record())
     }
 
-    /// Ends a batch: what was appended for users since the last one ended is taken up together or not at all.
+    /// Ends a batch: recovery applies all data appended for clients since the end of the last batch, or none of it.
     pub(crate) fn end_batch(&mut self) {
         self.batch_begun = false;
     }
 
-    /// Composes what is open in a stream; of a user's stream, the whole round.
+    /// Composes the open record of a stream. For a client stream, composes the whole round.
     fn compose(&mut self, stream: Stream) {
         match stream.is_user() {
             true => self.end_round(),
@@ -346,8 +349,8 @@ impl Streams {
         }
     }
 
-    /// Composes what is open in a stream that is not a user's. Nothing may come between the records of a batch,
-    /// so if the last of those is still open, it goes first.
+    /// Composes the open record of an internal stream. No record may come between the records of a batch, so an open
+    /// last record of a batch is composed first.
     fn compose_inside(&mut self, n: usize) {
         let open = self.open[n].as_ref();
         if open.is_some_and(|open| open.builder.has_open_record()) {
@@ -358,7 +361,7 @@ impl Streams {
         }
     }
 
-    /// Composes all that is open in users' streams.
+    /// Composes all open records of clients' streams.
     pub(crate) fn end_round(&mut self) {
         let is_open = |open: &Option<Open>| {
             let open = open.as_ref();
@@ -392,21 +395,21 @@ impl Streams {
         }
     }
 
-    /// Composes what is open in the streams that are not users'.
+    /// Composes the open records of the internal streams.
     pub(crate) fn end_inside(&mut self) {
         for n in Stream::moved(0).0..=Stream::META.0 {
             self.compose_inside(n.into());
         }
     }
 
-    /// Composes all that is open. Says the newest record.
+    /// Composes all open records. Returns the newest record.
     pub(crate) fn end_all(&mut self) -> RecordSeq {
         self.end_round();
         self.end_inside();
         self.last_record()
     }
 
-    /// Puts free segments on the allocation queue, if there is room for the record that says so.
+    /// Puts free segments on the allocation queue, if space is available for the record that continues the queue.
     pub(crate) fn extend_queue(&mut self, floors: &impl Floors, most: usize) {
         let (meta, bytes) = (Stream::META, (most as u64 + 1) * 4);
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
@@ -426,13 +429,13 @@ impl Streams {
             crc: crc32c::crc32c(&bytes),
         };
         self.append(&mut grant, meta, entry, &bytes);
-        // Before anything that is written to them.
+        // This record must come before all records in these segments.
         self.end_inside();
         self.table.extend(slots);
     }
 
-    /// Ends the segment that is open in a stream. What is left before its summary is written if it has at most `fill` bytes, and
-    /// else skipped.
+    /// Ends the open segment of a stream. The rest before its summary is written if it has at most `fill` bytes, and
+    /// skipped otherwise.
     fn seal(&mut self, stream: Stream, fill: u32) {
         let n = usize::from(stream.0);
         debug_assert!(
@@ -458,7 +461,7 @@ impl Streams {
         self.table.close(open.slot, self.clock);
     }
 
-    /// The segments that are being filled, by their streams.
+    /// Returns the segments that are being filled, with their streams.
     pub(crate) fn open_segments(&self) -> impl Iterator<Item = (Stream, Slot, SegmentSeq)> {
         let open = self.open.iter().enumerate();
         open.filter_map(|(n, open)| {
@@ -467,19 +470,19 @@ impl Streams {
         })
     }
 
-    /// The bytes at a place, if its segment is still in memory. A run within one record only.
+    /// Returns the bytes at a place, if its segment is still in memory. The range must lie within one record.
     pub(crate) fn in_ram(&self, place: Place, sectors: u64) -> Option<&[u8]> {
         let ram = self.flight.segment(self.layout.segment_of(place))?;
         let offset = self.layout.offset_of(place);
         ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32)
     }
 
-    /// True if the segment of a place is still in memory.
+    /// Returns true if the segment of a place is still in memory.
     pub(crate) fn is_in_ram(&self, place: Place) -> bool {
         self.flight.segment(self.layout.segment_of(place)).is_some()
     }
 
-    /// Forgets where segments lie that are no longer in memory.
+    /// Forgets the slots of segments that are no longer in memory.
     fn forget_slots(&mut self) {
         let Some(oldest) = self.flight.oldest() else {
             self.slots.clear();

@@ -1,13 +1,13 @@
-//! Superblocks of a volume in use: both copies are written at each checkpoint, once before recovery writes anything, and where a
-//! durable record is noted (`noting.rs`).
+//! Superblocks of a volume in use. Both copies are written at each checkpoint, once before recovery writes any other
+//! data, and when a durable record is noted (`noting.rs`).
 //!
-//! Each opening of a volume reserves an epoch and numbers of segments for itself, in both copies. Only then it writes to
-//! segments. Whatever becomes of the opening, a later one finds in either copy what was reserved, and takes an epoch
-//! and numbers behind that. So records and segments that an opening left which was cut cannot be taken for those of
-//! a later one, even if the two found different records behind the checkpoint.
+//! Each opening of a volume reserves its own epoch and segment numbers in both copies, before it writes to segments.
+//! Even if the opening fails, a later opening finds the reservation in either copy, and uses a later epoch and higher
+//! numbers. So records and segments of an interrupted opening cannot be mistaken for those of a later opening, even if
+//! the two openings found different records behind the checkpoint.
 //!
-//! Between an opening that was cut and the next, the superblock points at the same checkpoint as before, and the epoch of the
-//! records behind that checkpoint is the same. So an opening that is cut changes nothing of what the next one finds.
+//! After an interrupted opening, the superblock still points at the same checkpoint, and the records behind this
+//! checkpoint have the same epoch. So an interrupted opening does not change the records that the next opening finds.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,23 +20,23 @@ use crate::error::OpenError;
 use crate::format::Superblock;
 use crate::space::Inner;
 
-/// Pause before superblocks are written again after an error, at first and at most.
+/// Pause before superblocks are written again after an error: first pause, and longest pause.
 pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// What an opening of a volume reserves.
+/// The reservation of an opening of a volume.
 pub(crate) struct Reserved {
-    /// The superblock that says so.
+    /// The superblock with the reservation.
     pub(crate) superblock: Superblock,
     /// The number of the first segment that the opening may open.
     pub(crate) next_segment: SegmentSeq,
 }
 
 impl Reserved {
-    /// Reserves an epoch, and numbers for `queued` segments from `next_segment` on, or from the reserved ones on. Before its
-    /// first checkpoint is valid, an opening opens no other segments than those queued.
+    /// Reserves an epoch, and numbers for `queued` segments from `next_segment` on, or from the end of earlier
+    /// reservations on. Before its first checkpoint is valid, an opening opens only queued segments.
     ///
     /// # Errors
-    /// If the volume has used up its epochs or numbers.
+    /// The volume has used up its epochs or numbers.
     pub(crate) fn new(
         superblock: &Superblock,
         next_segment: SegmentSeq,
@@ -49,7 +49,7 @@ impl Reserved {
             reserved_segments: next_segment.plus(queued as u64),
             ..superblock.clone()
         };
-        // What cannot be read again is not written.
+        // A superblock that cannot be decoded must not be written.
         match Superblock::decode(&superblock.encode()) {
             Ok(_) => Ok(Reserved {
                 superblock,
@@ -63,8 +63,8 @@ impl Reserved {
 }
 
 impl Inner {
-    /// The superblock to be written next: with a generation of its own and the newest durable record. The caller must hold the
-    /// turn of superblocks. Each write has its own generation, since a copy may have taken a write that failed.
+    /// Returns the next superblock to write, with its own generation and the newest durable record. The caller must
+    /// hold `superblock_turn`. Each write has its own generation, since a failed write may have reached a copy.
     pub(crate) fn next_superblock(&self, superblock: Superblock) -> Superblock {
         let (stable, _) = self.commit.newest_stable();
         let mut known = self.superblock.borrow_mut();
@@ -76,8 +76,8 @@ impl Inner {
         }
     }
 
-    /// Makes a superblock the newest, in both copies, for as long as the device fails. A task that notes durable records may
-    /// write superblocks until this one has its turn.
+    /// Writes a superblock to both copies, and repeats this for as long as the device fails. The task that notes
+    /// durable records may write superblocks until this function has the lock.
     pub(crate) async fn write_superblock(
         self: &Rc<Self>,
         superblock: Superblock,
@@ -112,8 +112,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes durable what this opening of the volume has reserved, and then its first checkpoint. The reservation names the
-    /// durable record of the epoch before.
+    /// Makes the reservation of this opening durable, and then the first checkpoint. The reservation names the durable
+    /// record of the epoch before.
     pub(crate) async fn first_checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
         let reserved = self.superblock.borrow().clone();
         self.write_until_done(&reserved).await?;

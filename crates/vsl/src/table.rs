@@ -1,15 +1,15 @@
-//! The table of segments: the state of each, how much of it is live, where a segment of a number lies.
+//! The table of segments: the state, the live sectors and the slot of each segment.
 //!
-//! Invariants, which [`SegmentTable::check`] compares:
-//! - A segment is in one state. The lists and counts by state follow from [`SegmentTable::enter`] and
-//!   [`SegmentTable::leave`] alone, and a transition that [`SegmentState::may_become`] lacks is a panic.
-//! - A number belongs to one segment for ever. A place of a number that no slot holds any more is *retired*: nothing is
-//!   counted there, and nothing is read there.
-//! - Segments are opened from the front of the *allocation queue* only: the list of free segments, in order, that the
-//!   newest checkpoint has and records behind its cut continue. So recovery knows where to look for records.
-//! - Nothing that recovery may need is overwritten. A segment to which something was written since the newest
-//!   checkpoint's cut holds records to be applied, so it is [`SegmentState::Pending`] when it is empty. Any other empty segment
-//!   is free as soon as the records that superseded its data are durable ([`SegmentState::Settling`]).
+//! Invariants, checked by [`SegmentTable::check`]:
+//! - A segment is in one state. Only [`SegmentTable::enter`] and [`SegmentTable::leave`] change the lists and counts by
+//!   state. A transition that [`SegmentState::may_become`] does not allow is a panic.
+//! - A number belongs to one segment forever. A place is *retired* if no slot has its segment number any more. Retired
+//!   places are neither counted nor read.
+//! - Segments are opened only from the front of the *allocation queue*. This ordered list of free segments is in the
+//!   newest checkpoint, and records behind its cut continue the list. So recovery can find the records.
+//! - Data that recovery may need is not overwritten. A segment that was written since the newest checkpoint's cut has
+//!   records to be applied, so it becomes [`SegmentState::Pending`] when it is empty. Any other empty segment is free
+//!   as soon as the records that superseded its data are durable ([`SegmentState::Settling`]).
 //! - `live` is the number of a segment's sectors that the map, or the newest checkpoint, points at.
 
 mod check;
@@ -32,58 +32,61 @@ use crate::segment::{Frontier, Segment, SegmentPhase, SegmentState};
 use crate::weight::weight;
 use forebay_extents::Place;
 
-/// The most segments on the allocation queue when a checkpoint is cut.
+/// Maximum number of segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;
 
-/// What is known of a slot in memory only.
+/// State of a slot that is kept only in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct SlotState {
     pub(crate) state: SegmentState,
-    /// Reads under way of what it holds.
+    /// Number of reads of the slot in progress.
     pins: u32,
-    /// Batches of blocks that are being written in place.
+    /// Number of batches of writes in place in progress.
     in_place: u32,
-    /// Sectors that the newest checkpoint wrote there beside nodes. The table on the device does not have them.
+    /// Sectors in the slot that the newest checkpoint wrote beside nodes. The table on the device does not include
+    /// them.
     meta: u32,
-    /// Of an unreadable segment: it can be tried again.
+    /// True if an unreadable segment can be tried again.
     later: bool,
-    /// It is counted in `SegmentTable::node_segments`.
+    /// True if the slot is counted in `SegmentTable::node_segments`.
     holds_nodes: bool,
 }
 
-/// What is known of all segments.
+/// The states of all segments.
 pub(crate) struct SegmentTable {
     layout: Layout,
     segments: Chunks,
     states: Vec<SlotState>,
     /// The slots of numbers that have places.
     slots: HashMap<SegmentSeq, Slot, NumberHash>,
-    /// Segments in each state.
+    /// Number of segments in each state.
     counts: [usize; SegmentState::COUNT],
-    /// The segments of the states that are looked through: see [`SegmentTable::list`].
+    /// The segments of states that are searched: see [`SegmentTable::list`].
     lists: [BTreeSet<Slot>; 5],
     free: Free,
     queue: VecDeque<Slot>,
-    /// Settling segments, and the record that has to be durable.
+    /// Settling segments, and the record that must be durable for each group.
     settling: VecDeque<(RecordSeq, Vec<Slot>)>,
     frontier: Frontier,
     /// Closed segments.
     victims: Victims,
-    /// Sectors that are live, and how many of them nodes of the map take.
+    /// Live sectors, and the part of them that are nodes of the map.
     live: u64,
     nodes: u64,
-    /// The number of segments of nodes and checkpoints with live sectors, or being filled.
+    /// Number of segments of nodes and checkpoints that have live sectors or are being filled.
     node_segments: usize,
-    /// The weight of all that is live.
+    /// Weight of all live data.
     weight: u64,
     discards: bool,
     spare_part: u64,
-    /// More was given up in a segment than was counted: counts are not to be trusted before they are counted anew.
+    /// True if more sectors were released in a segment than were counted. The counts cannot be trusted until live data
+    /// is counted again.
     doubtful: bool,
 }
 
 impl SegmentTable {
-    /// Of these segments, with the allocation queue. One in `spare_part` segments is kept free of mapped data.
+    /// Creates the table from its segments and the allocation queue. One of `spare_part` segments is kept free of
+    /// mapped data.
     pub(crate) fn new(
         layout: Layout,
         spare_part: u64,
@@ -131,7 +134,8 @@ impl SegmentTable {
             let segment = *table.get(slot);
             table.live += u64::from(segment.live);
             table.weight += weight_of(&segment);
-            // Records that recovery applies may still empty a segment that was queued behind the checkpoint.
+            // A segment that was queued behind the checkpoint can still have live data. Records that recovery applies
+            // then empty it.
             if state.has_number() || segment.live > 0 {
                 table.slots.insert(segment.seq, slot);
             }
@@ -140,8 +144,8 @@ impl SegmentTable {
         table
     }
 
-    /// Adds free segments up to the number that `layout` has. The newest checkpoint has them already: nothing may be opened
-    /// in a segment that recovery does not know of.
+    /// Adds free segments up to the number in `layout`. The newest checkpoint already contains them: no segment may be
+    /// opened that recovery does not know of.
     pub(crate) fn grow(&mut self, layout: Layout) {
         let (before, count) = (self.len(), layout.segment_count as usize);
         self.layout = layout;
@@ -160,7 +164,7 @@ impl SegmentTable {
         }
     }
 
-    /// Which of the lists has the segments of a state.
+    /// Returns the index of the list with the segments of a state.
     fn list(state: SegmentState) -> Option<usize> {
         match state {
             SegmentState::Stale => Some(0),
@@ -176,7 +180,7 @@ impl SegmentTable {
         &self.lists[SegmentTable::list(state).expect("a state with a list")]
     }
 
-    /// How many segments are in which state.
+    /// Describes the number of segments in each state.
     pub(crate) fn describe(&self) -> String {
         let mut counts = std::collections::BTreeMap::new();
         for known in &self.states {
@@ -192,7 +196,7 @@ impl SegmentTable {
         )
     }
 
-    /// The number of segments in a state.
+    /// Returns the number of segments in a state.
     pub(crate) fn count_of(&self, state: SegmentState) -> usize {
         self.counts[state as usize]
     }
@@ -230,10 +234,10 @@ impl SegmentTable {
         state.has_number() && !state.is_unused() && self.get(slot).stream == Stream::META
     }
 
-    /// The one transition function.
+    /// Changes the state of a segment. This is the only transition function.
     ///
     /// # Panics
-    /// If there is no such transition.
+    /// The transition is not allowed.
     fn change(&mut self, slot: Slot, next: SegmentState) {
         let now = self.state(slot);
         assert!(now.may_become(next), "{slot:?}: {now:?} became {next:?}");
@@ -258,7 +262,7 @@ impl SegmentTable {
         self.victims.add(slot.0, closed);
     }
 
-    /// The state that a full segment is in if nothing is being done to it.
+    /// Returns the state of a full segment without an operation in progress.
     fn rest(&self, slot: Slot) -> SegmentState {
         match self.live_in(slot) > 0 {
             true => SegmentState::Closed,
@@ -267,73 +271,74 @@ impl SegmentTable {
         }
     }
 
-    /// The segments, for a checkpoint.
+    /// Returns the segments, for a checkpoint.
     pub(crate) fn segments(&mut self) -> &mut Chunks {
         &mut self.segments
     }
 
-    /// The number of segments.
+    /// Returns the number of segments.
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }
 
-    /// What is known of a segment.
+    /// Returns the entry of a segment.
     pub(crate) fn get(&self, slot: Slot) -> &Segment {
         self.segments.get(slot)
     }
 
-    /// What a segment is doing.
+    /// Returns the state of a segment.
     pub(crate) fn state(&self, slot: Slot) -> SegmentState {
         self.states[slot.0 as usize].state
     }
 
-    /// The slot of a number; `None` if the number is retired.
+    /// Returns the slot of a number. `None` if the number is retired.
     pub(crate) fn slot_of(&self, segment: SegmentSeq) -> Option<Slot> {
         self.slots.get(&segment).copied()
     }
 
-    /// The slot of the segment that a place lies in; `None` if the place is retired.
+    /// Returns the slot of the segment that contains a place. `None` if the place is retired.
     pub(crate) fn slot_at(&self, place: Place) -> Option<Slot> {
         self.slot_of(self.layout.segment_of(place))
     }
 
-    /// The byte of the device at which a place lies; `None` if the place is retired.
+    /// Returns the byte of the device at which a place lies. `None` if the place is retired.
     pub(crate) fn byte_at(&self, place: Place) -> Option<u64> {
         let slot = self.slot_at(place)?;
         Some(self.layout.slot_at(slot) + u64::from(self.layout.offset_of(place)))
     }
 
-    /// Sectors that are live.
+    /// Returns the live sectors.
     pub(crate) fn live(&self) -> u64 {
         self.live
     }
 
-    /// Sectors that data takes at most once it is cleaned, and what checkpoints write beside nodes.
+    /// Returns the maximum of sectors that data takes once it is cleaned, including the parts of checkpoints beside
+    /// nodes.
     pub(crate) fn data_weight(&self) -> u64 {
         self.weight.saturating_sub(self.nodes)
     }
 
-    /// Sectors that everything live takes at most.
+    /// Returns the maximum of sectors that all live data takes.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Segments that checkpoints wrote to and that are not empty.
+    /// Returns the number of segments with checkpoints' writes that are not empty.
     pub(crate) fn node_segments(&self) -> usize {
         self.node_segments
     }
 
-    /// Segments on the allocation queue.
+    /// Returns the number of segments on the allocation queue.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// The allocation queue.
+    /// Returns the allocation queue.
     pub(crate) fn queue(&self) -> impl Iterator<Item = Slot> {
         self.queue.iter().copied()
     }
 
-    /// Segments in which nothing is live, but for those being filled.
+    /// Returns the number of segments without live data, except those being filled.
     pub(crate) fn unused(&self) -> usize {
         use SegmentState::{Discarding, Empty, Free, Pending, Pinned, Queued, Settling, Stale};
         let unused = [
@@ -342,14 +347,14 @@ impl SegmentTable {
         unused.into_iter().map(|state| self.count_of(state)).sum()
     }
 
-    /// Segments that can be queued without another checkpoint, now or soon.
+    /// Returns the number of segments that can be queued without another checkpoint, now or soon.
     pub(crate) fn usable(&self) -> usize {
         use SegmentState::{Discarding, Empty, Free, Settling, Stale};
         let usable = [Free, Stale, Discarding, Empty, Settling];
         usable.into_iter().map(|state| self.count_of(state)).sum()
     }
 
-    /// Segments that may be queued at once.
+    /// Returns the number of segments that can be queued at once.
     pub(crate) fn free(&self) -> usize {
         self.count_of(SegmentState::Free)
     }
@@ -357,7 +362,7 @@ impl SegmentTable {
     /// Opens the next segment of the allocation queue.
     ///
     /// # Panics
-    /// If the queue is empty.
+    /// The queue is empty.
     pub(crate) fn open(&mut self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Slot {
         let slot = self.queue.pop_front().expect("the queue was looked at");
         assert_eq!(
@@ -377,9 +382,9 @@ impl SegmentTable {
         self.change(slot, SegmentState::Open);
     }
 
-    /// Recovery has come to the first record of a segment that was opened behind the checkpoint's cut. What its slot
-    /// held before is retired: every record that emptied it has been applied, but for `detached` subtrees, of which
-    /// nothing was given up yet.
+    /// Opens a segment again when recovery reaches its first record behind the checkpoint's cut. The slot's old
+    /// contents are retired: every record that emptied the slot has been applied. The places of `detached` subtrees are
+    /// an exception, since they are not released yet.
     pub(crate) fn reopen(
         &mut self,
         slot: Slot,
@@ -406,7 +411,7 @@ impl SegmentTable {
         (known.live, known.units) = (0, 0);
     }
 
-    /// Recovery has applied all records: what queued segments held is retired.
+    /// Retires the old contents of queued segments after recovery has applied all records.
     pub(crate) fn retire_queued(&mut self, detached: bool) {
         for n in 0..self.queue.len() {
             let slot = self.queue[n];
@@ -426,23 +431,23 @@ impl SegmentTable {
         }
     }
 
-    /// True if what is live has to be counted anew.
+    /// Returns true if live data must be counted again.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful
     }
 
-    /// What is appended now was written by users at this time, on average, as far as the segment is filled.
+    /// Sets the average time at which clients wrote the data of a segment so far.
     pub(crate) fn set_born(&mut self, slot: Slot, born: WriteClock) {
         self.segments.get_mut(slot).born = born;
     }
 
-    /// The segment takes no more.
+    /// Closes a segment.
     pub(crate) fn close(&mut self, slot: Slot, now: WriteClock) {
         self.segments.get_mut(slot).closed = now;
         self.change(slot, self.rest(slot));
     }
 
-    /// No segment takes any more.
+    /// Closes all open segments.
     pub(crate) fn close_all(&mut self) {
         for n in 0..self.len() {
             let slot = Slot(n as u32);
@@ -453,7 +458,7 @@ impl SegmentTable {
     }
 }
 
-/// Hashes numbers of segments, which no client chooses, in one multiplication.
+/// Hashes numbers of segments in one multiplication. Clients cannot choose these numbers.
 type NumberHash = BuildHasherDefault<NumberHasher>;
 
 #[derive(Default)]

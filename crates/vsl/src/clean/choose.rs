@@ -1,4 +1,4 @@
-//! Which segments are cleaned together.
+//! Selection of the segments that are cleaned together.
 
 use forebay_placement::pace::Urgency;
 use forebay_placement::victim::{Selection, Victim};
@@ -14,19 +14,19 @@ use crate::space::Inner;
 use crate::streams::Streams;
 use crate::table::SegmentTable;
 
-/// The most bytes of segments that are cleaned together.
+/// Maximum bytes of segments that are cleaned together.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// At least so many segments are looked at for those that can be cleaned with the room there is.
+/// Minimum number of candidates to examine for segments that can be cleaned with the available space.
 const LOOKED_AT: usize = 1024;
-/// While no data can be moved, a segment of nodes is emptied for a gain of this part of it. Where segments of nodes cannot
-/// grow, half of them is garbage (`room.rs`).
+/// While no data can be moved, a segment of nodes is emptied if this fraction of the segment is gained. Where segments
+/// of nodes cannot grow, half of them is garbage (`room.rs`).
 const NODES_WORTH_PART: u64 = 4;
-/// Unless room is short, a segment is cleaned only for this part of it.
+/// Minimum gain of a segment, as a fraction of the segment, unless free space is short.
 const WORTH_PART: u32 = 4;
 
 impl Inner {
-    /// Segments to be cleaned together: as many as gain what a window is to gain, and as can be moved with the room
-    /// that there is.
+    /// Chooses segments to clean together: enough for the gain of one window, within the space that is available for
+    /// moving.
     pub(super) fn choose(&self, urgency: Urgency) -> Window {
         let selection = self.placement.borrow().selection();
         let mut streams = self.commit.composer_mut();
@@ -48,7 +48,7 @@ impl Inner {
         if one_stream {
             prefer_old(&streams.table, &mut victims);
         }
-        // Data does not hide the segments of nodes.
+        // Segments of data must not hide segments of nodes.
         if budget == 0 {
             victims = streams.table.choose_of_nodes(worth_of_nodes(&streams));
         }
@@ -100,15 +100,15 @@ impl Picked {
 struct Limits {
     /// Sectors that can be moved, whatever writers take meanwhile.
     budget: u64,
-    /// Sectors that can be moved, with what is gained by that: writers are let go on as if it were free.
+    /// Sectors that can be moved if the gain is reused for moving. Writers are admitted as if this space were free.
     shared: u64,
-    /// Sectors that are to be gained.
+    /// Sectors to gain.
     wanted: u64,
     /// Segments.
     most: usize,
 }
 
-/// Takes victims in their order, as far as the limits go.
+/// Takes victims in their order, within the limits.
 fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits) -> Picked {
     let (mut moved, mut gained, mut rewritten) = (0, 0, 0);
     let mut chosen: Vec<Chosen> = Vec::new();
@@ -123,7 +123,7 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
             in_memory = true;
             continue;
         }
-        // Nodes leave with the next checkpoint, and take no room of the cleaner's.
+        // Nodes leave with the next checkpoint, so they take no space from the cleaner.
         let nodes = known.stream == Stream::META;
         let live = if nodes { 0 } else { u64::from(victim.live) };
         let gain = u64::from(victim.gain);
@@ -151,9 +151,9 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
     }
 }
 
-/// Puts segments first that can be used again without a checkpoint. A segment that was written since the newest checkpoint
-/// is cleaned before them only if it gains twice as much: where few segments are spare, those that wait for a checkpoint soon
-/// are all of them, and each checkpoint takes segments as well.
+/// Sorts segments first that can be reused without a checkpoint. A segment that was written since the newest checkpoint
+/// comes earlier only if it gains twice as much. With few spare segments, soon all of them wait for a checkpoint, and
+/// each checkpoint takes segments as well.
 fn prefer_old(table: &SegmentTable, victims: &mut [Victim]) {
     let rank = |victim: &Victim| match table.needs_checkpoint(Slot(victim.segment)) {
         true => victim.gain / 2,
@@ -162,7 +162,7 @@ fn prefer_old(table: &SegmentTable, victims: &mut [Victim]) {
     victims.sort_by_key(|victim| std::cmp::Reverse(rank(victim)));
 }
 
-/// Segments that are worth cleaning, best first.
+/// Returns the segments that are worth cleaning, best first.
 fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -> Vec<Victim> {
     let (table, now) = (&streams.table, streams.clock);
     let (segment, worth) = (streams.layout.dense_sectors() as u32, table.worth());
@@ -171,8 +171,9 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
         false => worth.max(segment / WORTH_PART),
     };
     let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
-    // A nearly empty segment costs little to clean, however young it is. A segment that gains less than `worth` is never
-    // chosen: the cleaner cannot fill a segment to its last sector, so one that it has just filled seems to gain a few.
+    // A nearly empty segment costs little to clean, however young it is. A segment that gains less than `worth` is
+    // never chosen: the cleaner cannot fill a segment to its last sector, so a segment that it has just filled seems to
+    // gain a few sectors.
     let mut victims = table.choose(
         Selection::Greedy,
         now,
@@ -184,30 +185,30 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
     victims
 }
 
-/// Sectors that emptying a segment of nodes must gain while no data can be moved.
+/// Returns the sectors that emptying a segment of nodes must gain while no data can be moved.
 fn worth_of_nodes(streams: &Streams) -> u32 {
     (streams.layout.dense_sectors() / NODES_WORTH_PART) as u32
 }
 
-/// Sectors that can be moved to so many streams with what writers leave.
+/// Returns the sectors that can be moved to `moved` streams with the segments that writers leave.
 fn budget(streams: &Streams, room: &Room, moved: usize) -> u64 {
     let segment = streams.layout.dense_sectors();
     let queued = streams.table.queued();
     let kept = queued.min(room.floor(Claim::Writers));
     let budget = above(kept, room.floor_at_most(), moved) * segment;
-    // Where writers wait, there is room for one.
+    // If writers wait, the cleaner may fill one segment.
     match above(queued, room.floor(Claim::Cleaner), moved) {
         0 => budget,
         _ => budget.max(segment),
     }
 }
 
-/// Sectors that can be moved to so many streams, if writers take no more than what is gained by that.
+/// Returns the sectors that can be moved to `moved` streams, if writers take no more than the resulting gain.
 fn shared(streams: &Streams, room: &Room, moved: usize) -> u64 {
     above(streams.table.queued(), room.floor_at_most(), moved) * streams.layout.dense_sectors()
 }
 
-/// Segments that so many streams can fill where so many are queued, with one that is open.
+/// Returns the number of segments that `streams` streams can fill, with `queued` segments queued and one open segment.
 fn above(queued: usize, floor: usize, streams: usize) -> u64 {
     match queued.checked_sub(floor) {
         Some(above) => (above + 1).saturating_sub(streams) as u64,

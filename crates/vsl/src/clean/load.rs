@@ -1,4 +1,4 @@
-//! What is live in a segment, read and checked.
+//! Loading and checking of the live data of a segment.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,29 +18,29 @@ use crate::store::read_blocks;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent, PAGE_SECTORS};
 
-/// What lies between two live pieces is read with them if it is no longer than this, in bytes.
+/// A gap between two live fragments is read along with them if it is no longer than this, in bytes.
 const GAP_BYTES: u64 = 128 << 10;
 
-/// A piece of a segment that is live: it is moved.
+/// A live fragment of a segment, to be moved.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) sector: Sector,
     pub(super) sectors: u64,
-    /// Where it lies.
+    /// Current place.
     pub(super) place: Place,
-    /// When its user wrote it.
+    /// Time at which the client wrote the data.
     pub(super) born: WriteClock,
-    /// The stream that it was written to.
+    /// The stream of the segment that contains the fragment.
     pub(super) stream: Stream,
-    /// When its segment was closed.
+    /// Time at which its segment was closed.
     pub(super) closed: WriteClock,
     pub(super) data: Buf,
 }
 
-/// A piece of data as it was written, of which something is live.
+/// A fragment of data as it was written, partly or wholly live.
 struct Written {
     sector: Sector,
-    /// In bytes from where the segment begins.
+    /// Range in bytes from the start of the segment.
     at: Range<u64>,
     crc: u32,
     born: WriteClock,
@@ -48,7 +48,7 @@ struct Written {
 }
 
 impl Written {
-    /// Compares what was read with its checksums.
+    /// Compares the data with its checksums.
     fn check(&self, data: &[u8]) -> Result<(), SpaceError> {
         let crc_of = |sector: Sector, sectors: u64| {
             let from = ((sector.0 - self.sector.0) * SECTOR_BYTES) as usize;
@@ -74,40 +74,40 @@ impl Written {
     }
 }
 
-/// What was loaded of a segment, and what could not be.
+/// The loaded fragments of a segment, and the failure, if any.
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) pieces: Vec<Piece>,
-    /// The first reason why something live was not loaded; it stays where it is.
+    /// The first reason why live data could not be loaded. That data stays in its place.
     pub(super) trouble: Option<SpaceError>,
 }
 
-/// A live run of the space in bytes that were read, before it is cut out of them.
+/// A live range within the bytes that were read.
 struct Run {
     sector: Sector,
     sectors: u64,
-    /// Where it begins in the segment, in bytes.
+    /// Offset in the segment, in bytes.
     at: u64,
     born: WriteClock,
 }
 
 impl Run {
-    /// True if `next` continues this run, in the space and in the segment, within one block of 4 KiB: then both are moved as
-    /// one piece.
+    /// Returns true if `next` continues this range in the space and in the segment, within one block of 4 KiB. Both are
+    /// then moved as one fragment.
     fn continues_in(&self, next: &Run) -> bool {
         let end = self.sector.0 + self.sectors;
         let in_line = !end.is_multiple_of(LINE_SECTORS);
         self.goes_on_in(next) && in_line
     }
 
-    /// True if `next` goes on where this run ends, in the space and in the segment.
+    /// Returns true if `next` begins at the end of this range, in the space and in the segment.
     fn goes_on_in(&self, next: &Run) -> bool {
         let end = self.sector.0 + self.sectors;
         end == next.sector.0 && self.at + self.sectors * SECTOR_BYTES == next.at
     }
 }
 
-/// Has the pieces of a page that lie one behind the other be as old as the youngest: so they stay together, and one entry is long
+/// Gives all consecutive ranges of a page the age of the youngest. They then stay together, and form one long entry
 /// (`weight.rs`).
 fn join_pages(runs: &mut [Run]) {
     let in_page =
@@ -121,11 +121,10 @@ fn join_pages(runs: &mut [Run]) {
 }
 
 impl Inner {
-    /// Reads what is live of the data in a segment. Nodes of the map that are live there, and chunks of the table, leave with
-    /// the next checkpoint.
+    /// Reads the live data of a segment. Live nodes of the map and chunks of the table leave with the next checkpoint.
     ///
     /// # Errors
-    /// If what the segment holds cannot be read at all.
+    /// The entries of the segment cannot be read at all.
     pub(super) async fn load_live(
         self: &Rc<Self>,
         slot: Slot,
@@ -149,8 +148,7 @@ impl Inner {
         Ok(loaded)
     }
 
-    /// Checks what was written one behind the other, of which `bytes` were read from byte `from` of the segment on, and cuts
-    /// the live pieces out.
+    /// Checks adjacent fragments, and extracts their live ranges. `bytes` begins at byte `from` of the segment.
     fn cut_out(
         &self,
         slot: Slot,
@@ -196,8 +194,8 @@ impl Inner {
         }));
     }
 
-    /// The data in a segment of which something is live, in order. Has the next checkpoint write what else is live there
-    /// elsewhere.
+    /// Returns the live data of a segment, in order. Makes the next checkpoint write live nodes and chunks of the
+    /// segment elsewhere.
     async fn written_and_live(
         self: &Rc<Self>,
         slot: Slot,
@@ -255,7 +253,7 @@ impl Inner {
         Ok(written)
     }
 
-    /// Has the next checkpoint write a node or a chunk elsewhere, if it is live at this place.
+    /// Makes the next checkpoint write a node or a chunk elsewhere, if it is live at this place.
     async fn rewrite(self: &Rc<Self>, entry: &Entry, place: Place) -> Result<(), SpaceError> {
         match *entry {
             Entry::Node { level, key, .. } => {
@@ -271,18 +269,20 @@ impl Inner {
         Ok(())
     }
 
-    /// True if more is live in a segment than was `found` there: a damaged header hides some of it. Without this, the cleaner
-    /// would take the segment for cleaned, and read it again after each checkpoint.
+    /// Returns true if the table counts more live sectors in a segment than were `found` there, since a damaged header
+    /// hides some of them. Without this check, the cleaner would count the segment as cleaned, and read it again after
+    /// each checkpoint.
     fn misses_some(&self, slot: Slot, segment: SegmentSeq, found: u64) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         let table = &streams.table;
-        // Detached subtrees are counted, and found only when they are reaped.
+        // Detached subtrees are counted, but found only when they are reaped.
         let is_counted = map.is_exact() && map.detached() == 0 && !table.is_doubtful();
         is_counted && table.get(slot).seq == segment && found < u64::from(table.live_in(slot))
     }
 
-    /// Adds what is live of a piece of data that was written at `place`. What was overwritten in place has a checksum of its
-    /// own, whatever the pieces are that were written there: it is added as a whole where it begins.
+    /// Adds the live part of a fragment that was written at `place`. An extent that was overwritten in place has its
+    /// own checksum, whatever fragments were written there before. Such an extent is added as a whole, with the
+    /// fragment that contains its start.
     async fn add_live(
         &self,
         mut piece: Written,

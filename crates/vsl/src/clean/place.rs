@@ -1,4 +1,4 @@
-//! Moving what is live.
+//! Moving of live data.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use crate::space::Inner;
 use crate::streams::Counts;
 use forebay_extents::{Changes, Check, Extent, Map};
 
-/// What is left of a piece of eight sectors is at most so many runs.
+/// The maximum number of live ranges that can remain of a fragment of eight sectors.
 const RUNS_MAX: u64 = 4;
 
 impl Inner {
-    /// Appends the copy of a piece to where the placement wants it, as far as it is still live then. Returns false if there is
-    /// no room for it, and will be none before other segments are cleaned.
+    /// Appends a copy of a fragment to the stream that the placement chooses, as far as the fragment is still live by
+    /// then. Returns false if free space is missing, and stays missing until other segments are cleaned.
     pub(super) async fn move_piece(
         self: &Rc<Self>,
         piece: Piece,
@@ -54,7 +54,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// The stream that a piece is moved to, and how much of it.
+    /// Returns the stream that a fragment moves to, and the number of its sectors that go there.
     fn place_moved(&self, piece: &Piece) -> (Stream, u64) {
         let streams = self.commit.composer();
         let counts = streams.counts;
@@ -98,7 +98,7 @@ impl Inner {
         }
     }
 
-    /// Asks for a checkpoint if recovery would take long, and keeps the map within its memory.
+    /// Requests a checkpoint if recovery would take long, and keeps the map within its memory.
     fn after_move(&self) {
         if self.entries_since.get() >= self.options.recovery_entries {
             self.ask_for_checkpoint();
@@ -108,8 +108,9 @@ impl Inner {
             .shrink(self.options.map_bytes as usize);
     }
 
-    /// Sends off what was moved, and has what is empty be used again. Returns false if nothing gets free by that. The cleaner may
-    /// lack memory only: the device has yet to take what is there, and a checkpoint would be one more thing to take.
+    /// Sends the moved data off, and makes empty segments usable. Returns false if neither these steps nor a checkpoint
+    /// can free a segment. If only memory is missing, no checkpoint is requested: the device must take the pending
+    /// writes first, and a checkpoint would add more of them.
     pub(crate) fn make_way(self: &Rc<Self>, claim: Claim) -> bool {
         self.send_off();
         let room = Room::of(&self.commit.composer(), &self.map.borrow());
@@ -126,7 +127,7 @@ impl Inner {
         usable > 0 || helps || has_room
     }
 
-    /// Permission to append an entry of moved data, or of what was written in place.
+    /// Returns permission to append an entry of moved data, or of data that was written in place.
     pub(crate) fn grant_to_move(
         &self,
         claim: Claim,
@@ -141,7 +142,7 @@ impl Inner {
         streams.grant_entry(&room, claim, stream, (sectors * SECTOR_BYTES, RUNS_MAX))
     }
 
-    /// Appends the copy of what is still live of a piece, and has the map point at it.
+    /// Appends a copy of the ranges of a fragment that are still live, and makes the map point at the copy.
     fn move_now(self: &Rc<Self>, mut grant: Grant, stream: Stream, piece: &Piece) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
@@ -179,7 +180,7 @@ impl Inner {
     }
 }
 
-/// Runs of a piece that the map still points at: its client has neither written nor trimmed them meanwhile.
+/// Returns the ranges of a fragment that the map still points at, since no client wrote or trimmed them meanwhile.
 fn still_live(map: &Map, piece: &Piece) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for extent in mapped(map, piece.sector, piece.sectors) {

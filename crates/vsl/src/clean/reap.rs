@@ -1,4 +1,4 @@
-//! Giving up what lies in subtrees that huge trims cut out of the map.
+//! Reaper: releases the data of subtrees that large trims detached from the map.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use super::retry::Retry;
 use crate::error::SpaceError;
 use crate::space::Inner;
 
-/// A node that does not match its checksum is read so many times before it is taken for damaged.
+/// Number of reads before a node with a wrong checksum counts as damaged.
 const READS_OF_DAMAGED: u32 = 3;
 
-/// Looks at what was detached from the map, and gives up what lay there.
+/// Walks detached subtrees of the map, and releases the places that they refer to.
 pub(crate) async fn reaper(inner: Rc<Inner>) {
     let (mut retry, mut damaged) = (Retry::new(), 0);
     loop {
@@ -52,7 +52,7 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
                 }
                 retry.failed(inner.rt.now());
                 inner.rt.sleep_until(retry.at.expect("it failed")).await;
-                // The next failure sets another time.
+                // Clear the time, so that the next failure sets another time.
                 retry.is_due(inner.rt.now());
             }
         }
@@ -60,8 +60,8 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    /// Forgets a detached subtree whose root is damaged: the places that are mapped below it are unknown, and stay counted as
-    /// live until everything is counted anew. A checkpoint tells the next attach to count, also after a crash.
+    /// Forgets a detached subtree whose root is damaged. The places below this root are unknown, and count as live
+    /// until live data is counted again. A checkpoint makes the next attach count again, also after a crash.
     fn abandon(self: &Rc<Self>, need: &Need) {
         if self.map.borrow_mut().abandon_detached(need) {
             tracing::error!(

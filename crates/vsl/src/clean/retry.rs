@@ -1,14 +1,14 @@
-//! When what could not be read is tried again.
+//! Times at which failed reads are tried again.
 
 use std::time::Duration;
 
 use forebay_rt::Instant;
 
-/// After something could not be read, it is tried again after this, and then after twice as long each time, up to the second.
+/// Delays before a failed read is tried again: this delay first, then twice as long each time, up to `RETRY_MOST`.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
-/// When what could not be read is tried again.
+/// The next time to try failed reads again.
 pub(super) struct Retry {
     after: Duration,
     pub(super) at: Option<Instant>,
@@ -32,14 +32,14 @@ impl Retry {
         }
     }
 
-    /// Something could be read. What could not be read before is tried again at once.
+    /// Records a success. Earlier failures are tried again at once.
     pub(super) fn succeeded(&mut self, now: Instant) {
         if self.failures > 0 {
             (self.after, self.failures, self.at) = (RETRY_FIRST, 0, Some(now));
         }
     }
 
-    /// True once when the time has come.
+    /// Returns true once when the time has come.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.at.is_some_and(|at| at <= now);
         if due {

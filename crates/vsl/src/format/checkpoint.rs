@@ -1,8 +1,8 @@
-//! What a checkpoint writes beside the map's nodes: the table of segments, in chunks; its body, in parts; and the index
-//! of those parts, at which the superblock points.
+//! The parts of a checkpoint beside the map's nodes: the table of segments in chunks, its body in parts, and the index
+//! of those parts. The superblock points at the index.
 //!
-//! A checkpoint is of a moment, its *cut*: the map and the table are as they were when record `cut` was
-//! composed, but for where nodes and the table itself lie, which is as the checkpoint wrote them.
+//! A checkpoint describes one moment, its *cut*: the map and the table as they were when record `cut` was composed. The
+//! places of nodes and of the table itself are an exception: they are as the checkpoint wrote them.
 
 use forebay_placement::WriteClock;
 use forebay_segments::format::envelope::{HEADER_BYTES, Reader};
@@ -13,48 +13,49 @@ use crate::segment::{Segment, SegmentPhase};
 use forebay_extents::Place;
 use forebay_extents::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
-/// Segments that one chunk of the table tells of.
+/// Number of segments in one chunk of the table.
 pub(crate) const TABLE_CHUNK_SEGMENTS: usize = 512;
 const SEGMENT_BYTES: usize = 32;
 const MAGIC: &[u8; 8] = b"FOREVCP\x02";
 const INDEX_MAGIC: &[u8; 8] = b"FOREVCI\x02";
-/// The longest part of a checkpoint's body.
+/// Maximum length of a part of a checkpoint's body.
 pub(crate) const PART_BYTES: usize = 64 << 10;
 const PART_REF_BYTES: usize = 20;
 const CHUNK_REF_BYTES: usize = 16;
 
-/// A part of the table of segments.
+/// A chunk of the table of segments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TableChunk {
-    /// The segments, from the chunk's first on.
+    /// The segments of the chunk, in order.
     pub(crate) segments: Vec<Segment>,
 }
 
-/// Where a chunk of the table lies.
+/// Reference to a chunk of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkRef {
-    /// Its place.
+    /// Place of the chunk.
     pub(crate) place: Place,
-    /// The slot that the place's segment is in: where a segment lies is told by the table itself.
+    /// Slot of the segment that contains the chunk. The table itself maps segments to slots, so the slot must be known
+    /// before the table is read.
     pub(crate) slot: u32,
-    /// CRC32C of its bytes.
+    /// CRC32C of the chunk.
     pub(crate) crc: u32,
 }
 
-/// Where a part of a checkpoint's body lies.
+/// Reference to a part of a checkpoint's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartRef {
-    /// Its place.
+    /// Place of the part.
     pub(crate) place: Place,
-    /// The slot that the place's segment is in.
+    /// Slot of the segment that contains the part.
     pub(crate) slot: u32,
-    /// Its length in sectors.
+    /// Length in sectors.
     pub(crate) sectors: u32,
-    /// CRC32C of its bytes.
+    /// CRC32C of the part.
     pub(crate) crc: u32,
 }
 
-/// What the superblock points at: where the parts of the body lie.
+/// The places of the body's parts. The superblock points at this index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Index {
     /// Length of the body in bytes.
@@ -64,7 +65,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Its bytes, in whole blocks.
+    /// Encodes the index, in whole blocks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = INDEX_MAGIC.to_vec();
         put(&mut out, self.body_bytes.into(), 4);
@@ -79,7 +80,7 @@ impl Index {
         out
     }
 
-    /// The index in `bytes`, whose checksum the caller has compared; `None` if it is malformed.
+    /// Decodes the index. The caller has compared the checksum. `None` if the index is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Index> {
         let mut from = Reader(bytes);
         if from.take(8)? != INDEX_MAGIC {
@@ -106,36 +107,36 @@ impl Index {
 /// A segment that was open at the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpenSegment {
-    /// The stream it belongs to.
+    /// Stream of the segment.
     pub(crate) stream: Stream,
-    /// Where it lies.
+    /// Slot of the segment.
     pub(crate) slot: u32,
-    /// Its number.
+    /// Number of the segment.
     pub(crate) seq: SegmentSeq,
 }
 
-/// A checkpoint's body.
+/// The body of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Checkpoint {
-    /// The last record that it covers.
+    /// The last record that the checkpoint covers.
     pub(crate) cut: RecordSeq,
-    /// The number of the segment that is opened next.
+    /// Number of the segment that is opened next.
     pub(crate) next_segment: SegmentSeq,
-    /// Sectors that users had written.
+    /// Sectors that clients had written.
     pub(crate) clock: WriteClock,
-    /// The map's root; none if nothing is mapped.
+    /// Root of the map. `None` if no sector is mapped.
     pub(crate) root: Option<RootRef>,
-    /// What is detached from it, and not looked at yet.
+    /// Subtrees that were detached from the map and not reaped yet.
     pub(crate) detached: Vec<DetachedRef>,
     /// The chunks of the table of segments, in order.
     pub(crate) table: Vec<ChunkRef>,
     /// Segments that were being filled.
     pub(crate) open: Vec<OpenSegment>,
-    /// Free segments in the order in which they are used from the cut on.
+    /// Free segments in the order of their use from the cut on.
     pub(crate) queue: Vec<u32>,
-    /// What is live was found to be counted wrongly, and has to be counted anew when the volume is opened.
+    /// True if the live counts were found to be wrong. Live data must be counted again when the volume is opened.
     pub(crate) doubtful: bool,
-    /// What the placement keeps.
+    /// Saved state of the placement.
     pub(crate) placement: Vec<u8>,
 }
 
@@ -144,12 +145,12 @@ fn put(out: &mut Vec<u8>, n: u64, bytes: usize) {
 }
 
 impl TableChunk {
-    /// Bytes that a chunk of so many segments takes.
+    /// Returns the bytes of a chunk of `segments` segments.
     pub(crate) fn encoded_len(segments: usize) -> usize {
         (segments * SEGMENT_BYTES).next_multiple_of(HEADER_BYTES)
     }
 
-    /// Its bytes, in whole sectors.
+    /// Encodes the chunk, in whole blocks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.segments.len() * SEGMENT_BYTES);
         for segment in &self.segments {
@@ -171,7 +172,7 @@ impl TableChunk {
         out
     }
 
-    /// The chunk of `count` segments in `bytes`; none if there is no valid one.
+    /// Decodes a chunk of `count` segments. `None` if it is not valid.
     pub(crate) fn decode(bytes: &[u8], count: usize) -> Option<TableChunk> {
         let mut from = Reader(bytes.get(..count.checked_mul(SEGMENT_BYTES)?)?);
         let mut segments = Vec::with_capacity(count);
@@ -193,7 +194,7 @@ impl TableChunk {
                 closed: WriteClock(from.uint(7)?),
                 wear: from.uint(3)? as u32,
             };
-            // Nothing is live in what is free.
+            // A free segment cannot contain live data.
             let sound = (segment.units == 0 || segment.live > 0)
                 && (segment.live == 0
                     || phase == SegmentPhase::Open
@@ -208,7 +209,7 @@ impl TableChunk {
 }
 
 impl Checkpoint {
-    /// Its bytes, in whole blocks.
+    /// Encodes the body, in whole blocks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         for n in [self.cut.0, self.next_segment.0, self.clock.0] {
@@ -248,7 +249,7 @@ impl Checkpoint {
         out
     }
 
-    /// The checkpoint in `bytes`, whose checksum the caller has compared; none if it is not one.
+    /// Decodes the body. The caller has compared the checksum. `None` if the body is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Checkpoint> {
         let mut from = Reader(bytes);
         if from.take(8)? != MAGIC {
@@ -300,7 +301,7 @@ impl Checkpoint {
     }
 }
 
-/// How the queue goes on, in whole sectors.
+/// Encodes a continuation of the allocation queue, in whole sectors.
 pub(crate) fn encode_queue(slots: &[u32]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + 4 * slots.len());
     put(&mut out, slots.len() as u64, 4);
@@ -311,14 +312,14 @@ pub(crate) fn encode_queue(slots: &[u32]) -> Vec<u8> {
     out
 }
 
-/// The segments in what [`encode_queue`] has made; none if it is nothing such.
+/// Decodes the segments that [`encode_queue`] encoded. `None` if `bytes` is malformed.
 pub(crate) fn decode_queue(bytes: &[u8]) -> Option<Vec<u32>> {
     let mut from = Reader(bytes);
     let len = from.uint(4)? as usize;
     from.many(len, 4, |from| Some(from.uint(4)? as u32))
 }
 
-/// Lists of a length that is read from the medium.
+/// Decodes lists whose length was read from the device.
 trait Many {
     fn many<T>(
         &mut self,

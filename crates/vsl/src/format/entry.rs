@@ -1,4 +1,4 @@
-//! What a record says of the space, piece by piece.
+//! The entries of records: changes of the space, one fragment each.
 
 use forebay_placement::WriteClock;
 use forebay_segments::format::envelope::Reader;
@@ -6,7 +6,7 @@ use forebay_units::{LINE_SECTORS, Line, Sector};
 
 use forebay_extents::Place;
 
-/// The most bytes that an entry takes in a header.
+/// Maximum bytes of an entry in a header.
 pub(crate) const ENTRY_BYTES_MAX: usize = HOME_BYTES;
 
 const DATA_BYTES: usize = 13;
@@ -20,7 +20,7 @@ const NODE_BYTES: usize = 14;
 const META_BYTES: usize = 12;
 const HOME_BYTES: usize = 27;
 
-/// The two highest bits of a tag, and what the others mean.
+/// The two highest bits of a tag, or the whole tag if its highest bit is set and the second is not.
 const DATA: u8 = 0;
 const MOVED: u8 = 1;
 const NEXT: u8 = 3;
@@ -33,119 +33,120 @@ const HOME: u8 = 0x84;
 const NODE_SECTORS: u64 = 8;
 /// Bytes of a place and of a clock.
 const WIDE: usize = 7;
-/// Clocks stay below this; a clock that gets here stands still, and only the choice of segments to clean goes by it.
+/// Clocks stay below this value. A clock that reaches it stops. Only the choice of segments to clean depends on clocks.
 const CLOCK_END: u64 = 1 << (8 * WIDE);
-/// Bytes of a rounded clock; its lowest bits say by how many bits the others are shifted.
+/// Bytes of a rounded clock. Its lowest bits contain the number of bits by which the others are shifted.
 const ROUNDED: usize = 4;
 const SHIFT_BITS: u32 = 5;
 const SHIFTED_BITS: u32 = 8 * ROUNDED as u32 - SHIFT_BITS;
 const LINES_END: u64 = 1 << 61;
 
-/// One of the streams that segments belong to. What a number means does not depend on the placement, so a volume's placement
-/// can be changed.
+/// A stream of segments. The meaning of a number does not depend on the placement, so the placement of a volume can
+/// change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Stream(pub u8);
 
 impl Stream {
-    /// The first stream of moved data; below are users'.
+    /// The first stream of moved data. Lower numbers are streams of clients' writes.
     const MOVED: u8 = 16;
     /// The stream that checkpoints write to.
     pub(crate) const META: Stream = Stream(31);
     /// Numbers that a volume uses.
     pub(crate) const COUNT: usize = 32;
 
-    /// A stream of moved data, by number.
+    /// Returns the stream of moved data with number `n`.
     pub(crate) fn moved(n: u8) -> Stream {
         Stream(Stream::MOVED + n)
     }
 
-    /// True if users' writes go there.
+    /// Returns true if the stream holds writes of clients.
     pub(crate) fn is_user(self) -> bool {
         self.0 < Stream::MOVED
     }
 }
 
-/// What is written beside data and nodes.
+/// The kinds of payload beside data and nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MetaKind {
-    /// A part of the table of segments.
+    /// A chunk of the table of segments.
     Table,
     /// A part of a checkpoint's body.
     Checkpoint,
-    /// How the allocation queue continues. It is not a part of a checkpoint, and is valid in the order of records.
+    /// A continuation of the allocation queue. It is not a part of a checkpoint, and is valid in the order of records.
     Queue,
-    /// Where the parts of a checkpoint's body lie.
+    /// The places of the parts of a checkpoint's body.
     Index,
 }
 
-/// One piece of what a record does to the space.
+/// An entry of a record: one change of the space, or one item of metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
-    /// New data for a piece of one line; its bytes are next in the record's payload.
+    /// New data for a fragment of one block of 4 KiB. The data is next in the record's payload.
     Data {
-        /// Where in the space.
+        /// First sector.
         sector: Sector,
-        /// How many sectors, 1 to 8, not beyond the line.
+        /// Number of sectors, 1 to 8. They do not extend beyond the block.
         sectors: u8,
         /// CRC32C of the data.
         crc: u32,
     },
-    /// Data that was moved here by the cleaner. It counts where the space still lies at its source.
+    /// Data that the cleaner moved here. It is valid for those sectors that the map still has at the old place.
     Moved {
-        /// Where in the space.
+        /// First sector.
         sector: Sector,
-        /// How many sectors, 1 to 8, not beyond the line.
+        /// Number of sectors, 1 to 8. They do not extend beyond the block.
         sectors: u8,
         /// CRC32C of the data.
         crc: u32,
-        /// Where it lay.
+        /// The old place.
         from: Place,
         /// Time of the client's write, as a [`rounded_clock`].
         born: WriteClock,
     },
     /// A range is no longer mapped.
     Trim {
-        /// Where it begins.
+        /// First sector.
         sector: Sector,
-        /// How many sectors, at least one.
+        /// Number of sectors, at least one.
         sectors: u64,
     },
-    /// A line was written home, over what it superseded there. It counts where the space still lies at its source.
+    /// A block of 4 KiB was written in place, over superseded data. The entry is valid for those sectors that the map
+    /// still has at the old place.
     Home {
-        /// Which line.
+        /// The block.
         line: Line,
         /// CRC32C of the data.
         crc: u32,
-        /// Where it lay.
+        /// The old place.
         from: Place,
-        /// Where it lies now.
+        /// The new place.
         place: Place,
     },
-    /// The first entry of a segment: what it is for.
+    /// The first entry of a segment: its purpose.
     Opened {
-        /// The stream it belongs to.
+        /// Stream of the segment.
         stream: Stream,
-        /// When it was opened.
+        /// Time at which the segment was opened.
         clock: WriteClock,
     },
-    /// A node of the map, 4096 bytes of payload. Counts only if a checkpoint refers to it.
+    /// A node of the map, 4096 bytes of payload. It is valid only if a checkpoint refers to it.
     Node {
-        /// Its height above the leaves.
+        /// Height above the leaves.
         level: u8,
-        /// The first sector it can map.
+        /// The first sector that the node can map.
         key: u64,
         /// CRC32C of the node.
         crc: u32,
     },
-    /// Something else. Of a checkpoint, it counts only if the superblock leads to it.
+    /// Other metadata. Parts of a checkpoint are valid only if the superblock leads to them.
     Meta {
-        /// What it is.
+        /// The kind of metadata.
         kind: MetaKind,
-        /// Which part of it.
+        /// Number of the part or chunk.
         index: u32,
         /// Sectors of payload.
         sectors: u16,
-        /// CRC32C of those.
+        /// CRC32C of the payload.
         crc: u32,
     },
 }
@@ -163,19 +164,19 @@ pub(super) fn put_clock(out: &mut Vec<u8>, clock: WriteClock) {
     put(out, clock.0.min(CLOCK_END - 1), WIDE);
 }
 
-/// Bits by which a clock is shifted so that it fits.
+/// Returns the number of bits by which a clock is shifted to fit.
 fn clock_shift(clock: u64) -> u32 {
     (u64::BITS - clock.leading_zeros()).saturating_sub(SHIFTED_BITS)
 }
 
-/// Returns a clock as precise as an entry of moved data holds it: its highest 27 bits.
+/// Returns a clock with the precision of an entry of moved data: its highest 27 bits.
 pub(crate) fn rounded_clock(clock: WriteClock) -> WriteClock {
     let clock = clock.0.min(CLOCK_END - 1);
     let shift = clock_shift(clock);
     WriteClock(clock >> shift << shift)
 }
 
-/// Returns the clock that four bytes of an entry hold; `None` if it is not as short as it can be.
+/// Decodes the four bytes of a rounded clock. `None` if the encoding is not the shortest.
 fn shifted_clock(bits: u64) -> Option<WriteClock> {
     let (clock, shift) = (bits >> SHIFT_BITS, bits as u32 & ((1 << SHIFT_BITS) - 1));
     let clock = clock << shift;
@@ -183,7 +184,8 @@ fn shifted_clock(bits: u64) -> Option<WriteClock> {
 }
 
 impl Entry {
-    /// Returns true if the entry is the next piece behind `before`, of which all but length and checksum follow.
+    /// Returns true if the entry directly continues `before`, so that everything but length and checksum follows from
+    /// `before`.
     fn is_next(&self, before: Option<&Entry>) -> bool {
         match (before, self) {
             (
@@ -214,7 +216,7 @@ impl Entry {
         }
     }
 
-    /// The next piece behind `before`.
+    /// Decodes the entry that continues `before`.
     fn next(before: &Entry, tag: u8, from: &mut Reader<'_>) -> Option<Entry> {
         let (sectors, crc) = ((tag & 7) + 1, from.uint(4)? as u32);
         let fits = |sector: Sector| {
@@ -252,7 +254,7 @@ impl Entry {
         }
     }
 
-    /// True if it changes where something lies.
+    /// Returns true if the entry changes the map.
     pub(crate) fn changes_the_map(&self) -> bool {
         matches!(
             self,
@@ -271,7 +273,7 @@ impl Entry {
         let line = from.uint(8).filter(|line| *line < LINES_END)?;
         let crc = from.uint(4)? as u32;
         let sector = Line(line).first_sector().plus(first);
-        // The very last sector has no end that could be told.
+        // A range up to the very last sector has no end that fits into 64 bits.
         let end = sector.0.checked_add(u64::from(sectors));
         let in_line = first + u64::from(sectors) <= LINE_SECTORS;
         (in_line && end.is_some()).then_some((sector, sectors, crc))
@@ -311,7 +313,7 @@ impl Entry {
             HOME => {
                 let line = Line(from.uint(8)?);
                 let end = (line.0 < LINES_END).then(|| line.first_sector().0);
-                // The very last sector has no end that could be told.
+                // A range up to the very last sector has no end that fits into 64 bits.
                 end?.checked_add(LINE_SECTORS)?;
                 Some(Entry::Home {
                     line,

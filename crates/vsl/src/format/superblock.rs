@@ -1,4 +1,4 @@
-//! What a volume says of itself, and where its newest checkpoint lies.
+//! The superblock: the properties of a volume, and the place of its newest checkpoint.
 
 use forebay_extents::Place;
 use forebay_placement::cost::Disk;
@@ -8,72 +8,75 @@ use forebay_segments::format::envelope::{
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-/// The version of the format of volumes. Version 1 named places by slots; in version 2, openings reserved
-/// nothing, and entries of moved data were longer; in version 3, superblocks named no durable record; in version 4, the numbers of
-/// streams depended on the placement.
+/// Version of the format of volumes. Differences of earlier versions: version 1 named places by slots. In version 2,
+/// openings reserved no numbers, and entries of moved data were longer. In version 3, superblocks named no durable
+/// record. In version 4, the numbers of streams depended on the placement.
 pub const VERSION: u32 = 5;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
-/// Where segment 0 begins.
+/// Offset of segment 0, in bytes.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
-/// The fewest segments of a volume: each stream has one open, and the cleaner and a checkpoint need some.
+/// Minimum number of segments of a volume: each stream has one open segment, and the cleaner and a checkpoint need
+/// some.
 pub(crate) const SEGMENTS_MIN: u32 = 32;
-/// The most segments of a volume: in memory, each takes about 80 bytes.
+/// Maximum number of segments of a volume. Each segment takes about 80 bytes of memory.
 pub const SEGMENTS_MAX: u32 = 1 << 22;
 /// The smallest segment, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// The largest segment, in bytes.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
-/// What a volume says of itself. Two copies, A and B; the one of the higher generation counts.
+/// The properties of a volume. Of the two copies A and B, the copy with the higher generation is valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
-    /// Whose superblock this is.
+    /// The volume that this superblock belongs to.
     pub volume: VolumeId,
-    /// Grows by one with every superblock written.
+    /// Number of the superblock: one more for each superblock written.
     pub generation: u64,
-    /// The epoch in which records behind the checkpoint are written.
+    /// Epoch of the records behind the checkpoint.
     pub epoch: Epoch,
-    /// The newest epoch that an opening of the volume has reserved, whether or not it got as far as a checkpoint.
+    /// The newest epoch that an opening of the volume has reserved, even if that opening did not reach a checkpoint.
     pub reserved_epoch: Epoch,
-    /// Numbers of segments below this one are reserved by an opening of the volume: no later opening gives them.
+    /// Segment numbers below this number are reserved by an opening of the volume. No later opening uses them.
     pub reserved_segments: SegmentSeq,
-    /// A record of `epoch`, or one before the checkpoint's cut: every record up to this one was durable when the superblock was
-    /// written.
+    /// A record of `epoch`, or a record before the checkpoint's cut. Every record up to this record was durable when
+    /// the superblock was written.
     pub stable: RecordSeq,
     /// Bytes of the device in use.
     pub len: u64,
-    /// Sectors of the space that may be mapped: what a volume of fixed length shows.
+    /// Sectors of the space that may be mapped. A volume of fixed length shows this size.
     pub space_sectors: u64,
     /// Bytes in a segment.
     pub segment_bytes: u32,
-    /// Segments on the medium.
+    /// Segments on the device.
     pub segment_count: u32,
-    /// What records are padded to, in bytes: the device's atomic block.
+    /// Alignment of records, in bytes: the device's atomic block.
     pub block: u32,
-    /// Sectors of that index.
+    /// Sectors of the newest checkpoint's index.
     pub checkpoint_sectors: u32,
-    /// Where the newest checkpoint's index lies, in sectors from where the first segment's slot begins.
+    /// Sector of the newest checkpoint's index, counted from the start of the first segment's slot.
     pub checkpoint: u64,
-    /// The number of the segment that the index lies in.
+    /// Number of the segment that contains the index.
     pub checkpoint_segment: SegmentSeq,
-    /// CRC32C of that index.
+    /// CRC32C of the index.
     pub checkpoint_crc: u32,
-    /// How data is placed.
+    /// Placement of data.
     pub placement: Kind,
-    /// Sectors of a page, for the placements that go by pages.
+    /// Sectors of a page, for placements that use pages.
     pub page_sectors: u32,
-    /// How long the medium takes to get to a random place, in nanoseconds; 0 if that is not known.
+    /// Time that the device takes to reach a random position, in nanoseconds; 0 if unknown.
     pub positioning: u32,
-    /// What it moves in a second in sequence, in KiB; 0 if that is not known.
+    /// Sequential bandwidth of the device, in KiB/s; 0 if unknown.
     pub bandwidth: u32,
-    /// The number of requests that it positions at the same time, in hundredths; 0 if that is not known, which counts as one.
+    /// Number of requests that the device positions at the same time, in hundredths; 0 if unknown, which counts as one
+    /// request.
     pub arms: u32,
-    /// True if the volume changes its placement where another is expected to cost less.
+    /// True if the volume changes its placement when another placement is expected to cost less.
     pub auto: bool,
 }
 
 impl Superblock {
-    /// The medium, for what it costs to write in place; if nothing is known, a disk of 2003.
+    /// Returns the model of the device, for the cost of writes in place. If the device is unknown, returns a disk of
+    /// 2003.
     pub fn disk(&self) -> Disk {
         match self.bandwidth {
             0 => Disk::OF_2003,

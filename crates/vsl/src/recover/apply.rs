@@ -1,4 +1,4 @@
-//! Applying what was found to the map and the table of segments.
+//! Application of the found records to the map and the table of segments.
 
 use forebay_placement::WriteClock;
 use std::rc::Rc;
@@ -15,7 +15,8 @@ use crate::space::Inner;
 use forebay_extents::Place;
 use forebay_extents::{Changes, Check, Extent};
 
-/// Applies records in their order. Says how many of them changed what is mapped, and in how many entries.
+/// Applies records in order. Returns the number of records that changed the map, and the number of their entries that
+/// did.
 pub(super) async fn apply(
     inner: &Rc<Inner>,
     records: &[FoundRecord],
@@ -56,7 +57,7 @@ pub(super) async fn apply(
 }
 
 impl Inner {
-    /// The first record of a segment that was opened behind the cut: what was in its place before is no longer live.
+    /// Reopens the segment of a record if it was opened behind the cut: the slot's old contents are no longer live.
     fn come_to(&self, record: &FoundRecord) {
         let table = &mut self.commit.composer_mut().table;
         let known = *table.get(record.slot);
@@ -77,7 +78,7 @@ fn as_open_error(error: SpaceError) -> OpenError {
         SpaceError::Device(error) => OpenError::Device(error),
         SpaceError::Node(place, error) => OpenError::Node(place, error),
         SpaceError::Failed(error) => OpenError::Failed(error),
-        // What is applied was never refused.
+        // Applied entries were accepted before, so these errors are not expected.
         SpaceError::Batch(_)
         | SpaceError::Full { .. }
         | SpaceError::Large { .. }

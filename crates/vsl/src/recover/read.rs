@@ -1,4 +1,4 @@
-//! Reading the checkpoint that a superblock points at.
+//! Reading of the checkpoint that a superblock points at.
 
 use forebay_extents::Place;
 use forebay_units::SECTOR_BYTES;
@@ -10,12 +10,12 @@ use crate::meta::{Meta, chunk_sectors};
 use crate::segment::Segment;
 use crate::store::{SegmentStore, read_checked};
 
-/// A checkpoint as recovery begins with it.
+/// A checkpoint from which recovery starts.
 pub(crate) struct ReadCheckpoint {
     pub(crate) checkpoint: Checkpoint,
     /// The table of segments at the cut.
     pub(crate) segments: Vec<Segment>,
-    /// Where the checkpoint lies beside nodes, and in which slots.
+    /// The places of the checkpoint beside nodes, and their slots.
     pub(crate) meta: Meta,
     pub(crate) slots: Vec<(Slot, Place)>,
 }
@@ -31,7 +31,7 @@ impl Reader<'_> {
         OpenError::Checkpoint(self.superblock.checkpoint, what)
     }
 
-    /// Reads bytes of a slot that have this checksum.
+    /// Reads bytes of a slot, and compares their checksum.
     async fn bytes(
         &self,
         slot: u32,
@@ -81,7 +81,7 @@ impl Reader<'_> {
 /// Reads the checkpoint that a superblock points at, and the table of segments.
 ///
 /// # Errors
-/// If the store fails, or the checkpoint is damaged.
+/// The store failed, or the checkpoint is damaged.
 pub(crate) async fn read_checkpoint(
     store: &dyn SegmentStore,
     superblock: &Superblock,

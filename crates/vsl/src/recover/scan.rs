@@ -1,22 +1,22 @@
-//! Finding the records that were written since the newest checkpoint.
+//! Scan: finds the records that were written since the newest checkpoint.
 //!
-//! Read-only, so that `check` and recovery are the same code. The checkpoint says where to look: in the
-//! segments that were open at its cut, and in those of its allocation queue, which are opened in that order and have
-//! the numbers that follow; records continue the queue. What is trusted and why:
-//! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough. Nothing rests on the
-//!   `stable` of a summary that headers do not have: a segment of few records has no summary (`headers.rs`). The superblock
-//!   names the newest one once the volume is idle.
-//! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
+//! The scan is read-only, so `check` and recovery use the same code. It examines the segments that were open at the
+//! checkpoint's cut, and the segments of its allocation queue. These are opened in the order of the queue, with
+//! consecutive numbers. Records continue the queue. Rules of trust:
+//! - Records up to the highest `stable` found anywhere were durable: for them, a summary or a header is enough. No rule
+//!   needs a `stable` in a summary that is missing in the headers, since a segment of few records has no summary
+//!   (`headers.rs`). The superblock names the newest durable record once the volume is idle.
+//! - Later records are verified, header and payload. The first record that is missing or fails ends the order. This is
 //!   a torn end, which is normal.
-//! - How far records were durable may be said by one far behind, in a segment that records between continue the queue with. So
-//!   headers are followed as far as there are any, before the payload of the first is verified. What was durable may have been
-//!   overwritten in place, or be damaged, and is then no torn end.
-//! - If the record at which the order ends is not past the highest `stable`, something durable is missing:
-//!   that is damage, and the caller decides.
-//! - A segment whose first header is neither one nor zeroes is looked through if it may have been opened: records behind it
-//!   may tell that it was durable. On a device that held something else before, most segments begin like this, so only as
-//!   many are looked through behind the last that shows records as memory may have held.
-//! - What cannot be read is not taken for missing: it may be readable at the next try.
+//! - A record far behind can prove that earlier records were durable. Its segment can be on the queue only through the
+//!   records in between. So all headers are followed before the payload of the first record is verified. Durable data
+//!   may have been overwritten in place or be damaged, and is then not a torn end.
+//! - If the order ends before the highest `stable`, durable data is missing. This is damage, and the caller decides.
+//! - A segment whose first bytes are neither a header nor zeroes is searched if it may have been opened: later records
+//!   in it may prove that the first record was durable. On a device with other old contents, most segments begin with
+//!   such bytes. So behind the last segment with records, the number of searched segments is limited to those that
+//!   memory could hold.
+//! - Unreadable data does not count as missing: it may be readable at the next try.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -32,7 +32,7 @@ use crate::headers::Headers;
 use crate::recover::Ahead;
 use crate::store::{SegmentStore, read_checked, read_summary};
 
-/// Segments looked at at once.
+/// Number of segments that are read concurrently.
 const LOOKS: usize = 32;
 
 /// A record that was written since the checkpoint.
@@ -45,33 +45,33 @@ pub(crate) struct FoundRecord {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// What was written since a checkpoint.
+/// The records that were written since a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
-    /// The records that count, in their order, from the one behind the cut.
+    /// The valid records in order, from the first record behind the cut on.
     pub(crate) records: Vec<FoundRecord>,
-    /// The last of them.
+    /// The last valid record.
     pub(crate) last: RecordSeq,
     /// The newest record known to have been durable.
     pub(crate) stable: RecordSeq,
-    /// The allocation queue from the cut on, opened or not.
+    /// The allocation queue from the cut on, with opened and unopened segments.
     pub(crate) queue: Vec<Slot>,
-    /// Bytes read to find out.
+    /// Bytes read by the scan.
     pub(crate) bytes_read: u64,
 }
 
 impl Scan {
-    /// True if something that was durable is missing.
+    /// Returns true if durable data is missing.
     pub(crate) fn is_damaged(&self) -> bool {
         self.last < self.stable
     }
 
-    /// A number behind all that were given to segments since the checkpoint.
+    /// Returns a number higher than all numbers given to segments since the checkpoint.
     ///
-    /// The segments of the allocation queue have their numbers, opened or not. A record that was lost may have continued the queue.
-    /// Segments that were opened then have no durable record, so all of them were in memory at once. If durable records are
-    /// missing, the queue is unknown. But records behind the checkpoint keep a segment from being used again, so each slot was
-    /// opened once at most.
+    /// The segments of the allocation queue have numbers, opened or not. A lost record may have continued the queue.
+    /// Segments that were opened through such a record have no durable record, so all of them were in memory at once.
+    /// If durable records are missing, the queue is unknown. But records behind the checkpoint keep their segments from
+    /// being used again, so each slot was opened at most once.
     pub(crate) fn behind_all(&self, checkpoint: &Checkpoint, layout: &Layout) -> SegmentSeq {
         let slots = u64::from(layout.segment_count);
         let given = match self.is_damaged() {
@@ -82,23 +82,23 @@ impl Scan {
     }
 }
 
-/// What one segment shows.
+/// The records found in one segment.
 struct Look {
     records: Vec<(RecordSeq, FoundRecord)>,
     stable: RecordSeq,
     bytes_read: u64,
-    /// What stands where it begins is neither a record nor zeroes.
+    /// The first bytes of the segment are neither a record nor zeroes.
     garbled: bool,
 }
 
-/// Where recovery looks.
+/// The volume to scan.
 struct Place<'a> {
     store: &'a dyn SegmentStore,
     superblock: &'a Superblock,
 }
 
 impl Place<'_> {
-    /// The records in a segment, if it was opened with this number in the superblock's epoch.
+    /// Returns the records in a segment, if it was opened with this number in the superblock's epoch.
     async fn look(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
         let volume = self.superblock.volume;
         let mut look = Look {
@@ -140,7 +140,8 @@ impl Place<'_> {
         Headers::new(self.store, superblock.volume, (slot, segment), epoch)
     }
 
-    /// Looks for records in a segment whose first header is garbled: by what follows it is told whether that was durable.
+    /// Searches a segment with a garbled first header for records. Later records show whether the first record was
+    /// durable.
     async fn look_through(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
         let mut look = Look {
             records: Vec::new(),
@@ -152,7 +153,7 @@ impl Place<'_> {
         Ok(look)
     }
 
-    /// Takes in the records of a segment.
+    /// Adds the records of a segment to `look`.
     async fn follow(&self, mut headers: Headers<'_>, look: &mut Look) -> Result<(), DeviceError> {
         while let Some(record) = headers.next().await? {
             look.stable = look.stable.max(record.stable);
@@ -169,7 +170,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// True if all of a record is there as it was written.
+    /// Returns true if the header and payload of a record are intact.
     async fn is_whole(&self, seq: RecordSeq, record: &FoundRecord) -> Result<bool, DeviceError> {
         let sectors: u64 = record
             .entries
@@ -191,8 +192,8 @@ impl Place<'_> {
         read_checked(self.store, record.slot, from..from + len, is_whole).await
     }
 
-    /// The segments that a record puts on the allocation queue, which `known` has not; `None` if what it says of them is not
-    /// sound.
+    /// Returns the segments that a record adds to the allocation queue. `None` if its list is damaged, names a slot
+    /// beyond the volume, or names a slot that is in `known`.
     async fn queue_in(
         &self,
         record: &FoundRecord,
@@ -226,7 +227,7 @@ impl Place<'_> {
     }
 }
 
-/// The header that `bytes` begin with, if it belongs where `record` lies.
+/// Returns the header at the start of `bytes`, if it belongs to the place of `record`.
 fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord) -> Option<Record> {
     let header = Record::decode(bytes.get(..HEADER_BYTES)?).ok()?;
     let here = header.volume == superblock.volume
@@ -235,28 +236,28 @@ fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord)
     here.then_some(header)
 }
 
-/// True of what was neither written there nor never written at all: a record's header that is torn or damaged.
+/// Returns true for a torn or damaged header, and for other old contents: neither a record nor zeroes.
 fn is_garbled(first: &[u8]) -> bool {
     Record::decode(first).is_err() && !is_zero(first)
 }
 
-/// The allocation queue from the cut on, as far as headers tell it, whether or not their records count.
+/// The allocation queue from the cut on, according to headers. Their records may be invalid.
 struct Queue {
     slots: Vec<Slot>,
-    /// The number of slots that the checkpoint lists.
+    /// Number of slots in the checkpoint's list.
     first: usize,
-    /// The same slots.
+    /// Set of the slots in `slots`.
     known: HashSet<Slot>,
-    /// Records that continue it, and how long it is with them.
+    /// Records that continue the queue, each with the length of the queue including this record.
     continued: Vec<(RecordSeq, usize)>,
-    /// The record that is looked at next.
+    /// The next record to follow.
     next: RecordSeq,
-    /// What this record says of the queue is not sound.
+    /// The first record whose list of slots is not valid.
     unsound: Option<RecordSeq>,
 }
 
 impl Queue {
-    /// As the checkpoint has it.
+    /// Creates the queue of the checkpoint.
     fn new(checkpoint: &Checkpoint) -> Queue {
         let slots: Vec<Slot> = checkpoint.queue.iter().copied().map(Slot).collect();
         Queue {
@@ -269,7 +270,7 @@ impl Queue {
         }
     }
 
-    /// Follows the headers that were found, one after the other, until one is missing.
+    /// Follows the found headers in order, until a header is missing.
     async fn follow(
         &mut self,
         place: &Place<'_>,
@@ -291,7 +292,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The queue as it is with the records up to `last`.
+    /// Returns the queue including the records up to `last`.
     fn up_to(mut self, last: RecordSeq) -> Vec<Slot> {
         let behind = self
             .continued
@@ -307,13 +308,13 @@ impl Queue {
     }
 }
 
-/// What was found so far.
+/// The results so far.
 struct Found {
     records: BTreeMap<RecordSeq, FoundRecord>,
     cut: RecordSeq,
-    /// Segments looked at since the last that shows records.
+    /// Number of segments examined since the last segment with records.
     nothing: usize,
-    /// Segments that begin with something garbled, with how many were looked at before them since the last that shows records.
+    /// Segments since the last segment with records whose first bytes are garbled.
     garbled: Vec<(Slot, SegmentSeq)>,
 }
 
@@ -329,10 +330,10 @@ impl Found {
     }
 }
 
-/// The records written since `checkpoint`, as far as they are valid.
+/// Returns the valid records that were written since `checkpoint`.
 ///
 /// # Errors
-/// The store's: what cannot be read may be needed.
+/// The store's: unreadable data may be needed.
 pub(crate) async fn scan(
     store: &dyn SegmentStore,
     superblock: &Superblock,
@@ -373,7 +374,7 @@ pub(crate) async fn scan(
     Ok(scan)
 }
 
-/// Looks at segments in the order in which they were opened, as far as they may have been.
+/// Examines segments in the order in which they were opened, as far as they can have been opened.
 async fn look_at(
     place: &Place<'_>,
     wanted: &mut Vec<(Slot, SegmentSeq)>,
@@ -392,10 +393,10 @@ async fn look_at(
         if look.garbled && found.nothing <= ahead.looked_through {
             found.garbled.push((slot, segment));
         }
-        // Those that were open at the cut may have got nothing since; they are few.
+        // Segments that were open at the cut may have received no records since. Only few segments were open.
         let mut shows = found.take(look, scan);
         if shows {
-            // Whatever stands before a segment that was opened was opened as well.
+            // All segments before an opened segment were opened as well.
             for (slot, segment) in std::mem::take(&mut found.garbled) {
                 let look = place.look_through(slot, segment).await?;
                 found.take(look, scan);
@@ -411,7 +412,7 @@ async fn look_at(
     Ok(())
 }
 
-/// Looks through the garbled segments. True if one of them shows records.
+/// Searches the garbled segments. Returns true if one of them has records.
 async fn look_through_all(
     place: &Place<'_>,
     found: &mut Found,
@@ -425,7 +426,7 @@ async fn look_through_all(
     Ok(shows)
 }
 
-/// Takes up records one after the other, until one is missing, not whole, or the `unsound` one.
+/// Takes records in order, until a record is missing, damaged, or the `unsound` record.
 async fn take(
     place: &Place<'_>,
     mut found: BTreeMap<RecordSeq, FoundRecord>,

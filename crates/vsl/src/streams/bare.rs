@@ -6,18 +6,18 @@ use super::{Open, Streams};
 use crate::format::{Stream, Volume};
 use crate::geometry::Layout;
 
-/// The most records of a segment of clients' data without a summary.
+/// Maximum number of records in a segment of clients' data without a summary.
 ///
-/// Large writes fill a segment with one record, or two where a flush came between. Recovery reads a header for each record
-/// of such segments instead of one summary, and there are many behind a checkpoint. A segment of small flushed writes has many
-/// records, and its summary is a hundredth of it.
+/// Large writes fill a segment with one record, or with two records if a flush came in between. Recovery reads the
+/// header of each record in such segments instead of one summary. Many of these segments can lie behind a checkpoint. A
+/// segment of small flushed writes has many records, and its summary takes a hundredth of it.
 const USER_BARE_RECORDS: usize = 2;
-/// The same for each MiB of a segment of moved data, or of what checkpoints write. A record with a full header of pieces of one
-/// sector has 88 KiB, so a segment of them has 12 for each MiB, and some more end early. With a summary, all entries of such
-/// a segment stand there twice, which takes a twentieth of it.
+/// Maximum number of records for each MiB of a segment of moved data or checkpoints without a summary. A record with a
+/// full header of fragments of one sector has 88 KiB, so a segment has 12 such records for each MiB, and a few more
+/// that end early. With a summary, all entries of such a segment would be stored twice, which takes a twentieth of it.
 const MOVED_BARE_RECORDS: usize = 16;
 
-/// The most records of a segment of a stream without a summary.
+/// Returns the maximum number of records in a segment without a summary.
 pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
     match is_user {
         true => USER_BARE_RECORDS,
@@ -25,8 +25,9 @@ pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
     }
 }
 
-/// True if data that lies `at` so many bytes from a segment's start makes its last block look like a summary. A client that
-/// knows the volume's id could write one that lists what it likes. Such data is neither appended nor written in place there.
+/// Returns true if data at offset `at` of a segment would make its last block look like a summary. A client that knows
+/// the volume's id could otherwise forge a summary with any contents. Such data is neither appended nor written in
+/// place there.
 pub(crate) fn forges_summary(layout: &Layout, at: u32, data: &[u8]) -> bool {
     let last = layout.segment_bytes - HEADER_BYTES as u32;
     let skip = last.checked_sub(at);
@@ -35,14 +36,14 @@ pub(crate) fn forges_summary(layout: &Layout, at: u32, data: &[u8]) -> bool {
 }
 
 impl Open {
-    /// True if an entry with its data may go to the open record.
+    /// Returns true if an entry with its data may go to the open record.
     pub(super) fn fits_record(&self, layout: &Layout, entry_bytes: usize, data: &[u8]) -> bool {
         let at = self.builder.at() + self.builder.open_record_bytes();
         self.builder.fits_record(entry_bytes, data.len() as u32)
             && !forges_summary(layout, at, data)
     }
 
-    /// True if an entry with its data may go to a further record. None may be open.
+    /// Returns true if an entry with its data may go to a new record. No record may be open.
     pub(super) fn fits_new_record(&self, layout: &Layout, entry_bytes: usize, data: &[u8]) -> bool {
         let at = self.builder.at() + HEADER_BYTES as u32;
         self.builder.fits_new_record(entry_bytes, data.len() as u32)
@@ -51,7 +52,7 @@ impl Open {
 }
 
 impl Streams {
-    /// The most records of a segment of a stream without a summary.
+    /// Returns the maximum number of records in a segment of a stream without a summary.
     pub(super) fn bare_records(&self, stream: Stream) -> usize {
         bare_records(&self.layout, stream.is_user())
     }

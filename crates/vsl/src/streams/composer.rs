@@ -1,4 +1,4 @@
-//! What group commit asks of the open segments.
+//! The open segments as the composer of group commit.
 
 use forebay_segments::{Composer, Flight};
 use forebay_units::{RecordSeq, SegmentSeq};

@@ -1,28 +1,28 @@
-//! Which streams are in use, and what they are called.
+//! The streams in use, and their names.
 
 use forebay_placement::placement;
 
 use crate::format::Stream;
 
-/// Which streams are in use.
+/// The streams in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
-    /// Streams that users' writes go to: numbers 0 to this.
+    /// Number of streams for clients' writes. They have the numbers from 0 on.
     pub(crate) user: u8,
-    /// Streams of moved data.
+    /// Number of streams of moved data.
     pub(crate) moved: u8,
-    /// The page of a placement that writes in place, in sectors; nothing for the others.
+    /// Sectors of a page, for a placement that writes in place; otherwise `None`.
     pub(crate) page_in_place: Option<u64>,
 }
 
 impl Counts {
-    /// The most streams that a placement has, with that of checkpoints.
+    /// Maximum number of streams of a placement, including the stream of checkpoints.
     pub(crate) const MOST: usize = 9;
 
-    /// The streams that a placement needs.
+    /// Returns the streams that a placement needs.
     ///
     /// # Panics
-    /// If it needs more than there are numbers for.
+    /// The placement needs more streams than are numbered.
     pub(crate) fn of(needs: placement::Needs, page: u64) -> Counts {
         let (user, moved) = (needs.user, needs.moved);
         assert!(Stream(user).is_user() && Stream::moved(moved) <= Stream::META);
@@ -35,7 +35,7 @@ impl Counts {
         counts
     }
 
-    /// What placements call a stream. What checkpoints write, they know nothing of.
+    /// Returns the placement's name of a stream. Placements have no name for the stream of checkpoints.
     pub(crate) fn named(stream: Stream) -> placement::Stream {
         match stream.0.checked_sub(Stream::moved(0).0) {
             None => placement::Stream::User(stream.0),
@@ -43,17 +43,18 @@ impl Counts {
         }
     }
 
-    /// The number of all streams, with that of checkpoints.
+    /// Returns the number of all streams, including the stream of checkpoints.
     pub(crate) fn all(self) -> u8 {
         self.user + self.moved + 1
     }
 
-    /// The last stream of moved data: of what is cold, where the placement tells.
+    /// Returns the last stream of moved data: the stream of the coldest data, if the placement separates it.
     pub(crate) fn last_moved(self) -> Stream {
         Stream::moved(self.moved - 1)
     }
 
-    /// The number of a stream among those in use. One that is not in use has that of the last like it.
+    /// Returns the index of a stream among the streams in use. A stream that is not in use has the index of the last
+    /// stream of its kind.
     pub(crate) fn index(self, stream: Stream) -> u8 {
         match stream.0.checked_sub(Stream::moved(0).0) {
             _ if stream == Stream::META => self.user + self.moved,
@@ -62,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// True if the stream is in use.
+    /// Returns true if the stream is in use.
     pub(crate) fn has(self, stream: Stream) -> bool {
         match stream.is_user() {
             true => stream.0 < self.user,

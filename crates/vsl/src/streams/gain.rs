@@ -9,16 +9,17 @@ use super::Streams;
 use crate::format::Stream;
 
 impl Streams {
-    /// Returns true if the segments that are worth cleaning, and the rest of the segment that data is moved to, have a
-    /// whole segment to gain.
+    /// Returns true if a whole segment can be gained from the segments that are worth cleaning, together with the rest
+    /// of the segment that data is moved to.
     ///
-    /// With less, moving data only changes the place of the garbage: a volume without clients would be cleaned without end. A
-    /// full volume has [`SegmentTable::spare`](crate::table::SegmentTable::spare) segments of garbage where none is free. The
-    /// segments that gain less than [`SegmentTable::worth`](crate::table::SegmentTable::worth) have less than half of that,
-    /// and the spare segments are three at least.
+    /// With a smaller gain, moving data only changes the place of the garbage: a volume without clients would be
+    /// cleaned without end. A full volume without free segments has
+    /// [`SegmentTable::spare`](crate::table::SegmentTable::spare) segments of garbage. Less than half of this garbage
+    /// is in segments that gain less than [`SegmentTable::worth`](crate::table::SegmentTable::worth). At least three
+    /// segments are spare.
     pub(crate) fn can_gain_segment(&self) -> bool {
         let segment = self.layout.dense_sectors();
-        // The last piece may not fit what is left of a segment.
+        // The last fragment may not fit into the rest of a segment.
         let wanted = (segment + LINE_SECTORS).saturating_sub(self.rest_of_moved());
         if self.table.gain() < wanted {
             return false;
@@ -31,7 +32,8 @@ impl Streams {
         gain >= wanted
     }
 
-    /// Sectors that data can take behind the records of the open segment that all data is moved to while free segments are short.
+    /// Returns the sectors left for data in the open segment that receives all moved data while free segments are
+    /// short.
     fn rest_of_moved(&self) -> u64 {
         let open = self.open[usize::from(Stream::moved(0).0)].as_ref();
         open.map_or(0, |open| {
