@@ -1,12 +1,13 @@
-//! A volume in use changes its placement, if it is told to or because another is expected to cost less.
+//! Change of the placement of a volume in use, on request or because another placement is expected to cost less.
 //!
-//! What lies where an earlier placement put it stays there until it is overwritten or cleaned: streams have the same numbers
-//! whatever the placement, and a placement takes up segments of streams that it has not. So a change costs a checkpoint, and
-//! nobody waits for it.
+//! Data stays where an earlier placement put it until it is overwritten or cleaned. Streams have the same numbers with
+//! every placement, and a placement accepts segments of streams that it does not use. So a change costs a checkpoint,
+//! and no request waits for it.
 //!
-//! Placements keep different numbers of segments free. A volume must never be found by recovery with a placement for which
-//! it is too full. So a change to one that keeps more free is in force first and durable later, and one that keeps less
-//! free the other way round; in between, what is in force keeps more free than what is durable.
+//! Placements keep different numbers of segments free. Recovery must never find a volume that is too full for its
+//! placement. So a change to a placement that keeps more free takes effect first and becomes durable later. A change to
+//! a placement that keeps less free becomes durable first. In between, the placement in effect keeps more free than the
+//! durable placement.
 
 use std::rc::Rc;
 
@@ -23,46 +24,46 @@ use crate::space::{Inner, Space};
 use crate::spare::spare_part;
 use crate::streams::{Counts, StreamShape};
 
-/// Why a volume's placement is not changed.
+/// The reason that the placement of a volume cannot be changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TuneError {
-    /// The volume holds too much.
+    /// The volume holds too much data.
     #[error(
         "with {kind}, more has to be kept free, and the volume holds {over} too much for that: delete what is not needed and trim it \
          (`fstrim`), or attach the volume with a smaller `spare`"
     )]
     Full {
-        /// The placement.
+        /// The requested placement.
         kind: Kind,
-        /// What is mapped too much.
+        /// Excess of data.
         over: ByteLen,
     },
-    /// The volume fails.
+    /// The volume failed.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
 impl Space {
-    /// How data is placed now.
+    /// Returns the current placement.
     pub fn placement(&self) -> Kind {
         self.inner.placement.borrow().kind()
     }
 
-    /// True if the volume changes its placement where another is expected to cost less.
+    /// Returns true if the volume changes its placement when another placement is expected to cost less.
     pub fn is_auto(&self) -> bool {
         self.inner.auto.get()
     }
 
-    /// What is known for the choice of the placement, whether the volume makes it itself or not.
+    /// Returns the data for the choice of the placement, even if the volume does not choose it automatically.
     pub fn tuning(&self) -> Tuning {
         self.inner.tuner.borrow().said().clone()
     }
 
-    /// Has data placed like this from now on; `None`: as the volume finds best, beginning with the present placement. It is
+    /// Sets the placement. `None` makes the volume choose it, starting with the current placement. The change is
     /// durable when this returns.
     ///
     /// # Errors
-    /// If the volume is too full for that placement, or fails. After a failure the change may be in force.
+    /// The volume is too full for the placement, or failed. After a failure the change may be in effect.
     pub async fn set_placement(&self, kind: Option<Kind>) -> Result<(), TuneError> {
         let auto = kind.is_none();
         let kind = kind.unwrap_or_else(|| self.placement());
@@ -71,7 +72,7 @@ impl Space {
 }
 
 impl Inner {
-    /// What follows from a placement, and its streams.
+    /// Returns the properties of the streams with a placement.
     fn shape_of(&self, kind: Kind) -> StreamShape {
         let layout = self.commit.composer().layout;
         StreamShape {
@@ -92,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// How much room there would be with another placement.
+    /// Returns the space that would be available with another placement.
     fn room_with(&self, kind: Kind) -> Room {
         let shape = self.shape_of(kind);
         let mut streams = self.commit.composer_mut();
@@ -102,7 +103,7 @@ impl Inner {
         room
     }
 
-    /// Changes the placement, and whether the volume does so itself.
+    /// Changes the placement, and sets whether the volume chooses it automatically.
     async fn change_to(self: &Rc<Self>, kind: Kind, auto: bool) -> Result<(), TuneError> {
         let _turn = self.tune_turn.lock().await;
         let now = Room::of(&self.commit.composer(), &self.map.borrow());
@@ -129,7 +130,7 @@ impl Inner {
         Ok(made.map_err(SpaceError::Failed)?)
     }
 
-    /// Has data placed like this from now on.
+    /// Switches to a placement for data written from now on.
     pub(crate) fn place_by(self: &Rc<Self>, kind: Kind) {
         if self.placement.borrow().kind() == kind {
             return;
@@ -150,7 +151,7 @@ impl Inner {
         self.clean_asked.notify_all();
     }
 
-    /// Looks at the placement. Says which is to take its place, if one is and the volume is to see to that.
+    /// Evaluates the placement. Returns the placement to change to, if a change pays and is automatic.
     fn look_at_placement(&self) -> Option<Kind> {
         let room = Room::of(&self.commit.composer(), &self.map.borrow());
         let (live, capacity) = room.filled();
@@ -173,14 +174,14 @@ impl Inner {
         look?.change.filter(|_| self.auto.get())
     }
 
-    /// Enough was written for a look at the placement.
+    /// Returns true if enough was written for the next evaluation of the placement.
     pub(crate) fn wants_look(&self) -> bool {
         let mapped = self.map.borrow().mapped_sectors();
         self.tuner.borrow().wants_look(mapped)
     }
 }
 
-/// Looks at the placement from time to time, and changes it where the volume is to see to that itself.
+/// Evaluates the placement from time to time, and changes it if the volume chooses it automatically.
 pub(crate) async fn tuner(inner: Rc<Inner>) {
     loop {
         let asked = inner.tune_asked.listen();

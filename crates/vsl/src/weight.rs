@@ -1,16 +1,17 @@
-//! How much of a segment data takes once the cleaner has moved it.
+//! Weight: the space that data takes in segments once the cleaner has moved it.
 //!
-//! Moved data takes an entry in a header beside its sectors; segments of moved data have no summary (`streams/bare.rs`). The entry of a
-//! block of 4 KiB that goes on where the one before it ends is short. The cleaner keeps the two blocks of a *page* of 8 KiB together, so a
-//! page has one long entry and one short one, and what is longer is counted as pages. A piece that is no whole block may have its record
-//! padded; where all pieces are of one sector, records end with blocks (`streams.rs::make_room`). So a sector in pieces of 512 bytes takes
-//! more space than one in pages, and a segment of such pieces holds fewer sectors.
+//! Moved data takes an entry in a header in addition to its sectors. Segments of moved data have no summary
+//! (`streams/bare.rs`). The entry of a block of 4 KiB is short if the block continues the block before. The cleaner
+//! keeps the two blocks of a *page* of 8 KiB together, so a page has one long entry and one short entry. Longer extents
+//! are counted as pages. A fragment that is not a whole block can require padding of its record. If all fragments have
+//! one sector, records end at block boundaries (`streams.rs::make_room`). So a sector in fragments of 512 bytes takes
+//! more space than a sector in pages, and a segment of such fragments holds fewer sectors.
 //!
-//! All that tells how full a volume is counts in *weight*: sectors of a segment of moved data, entries and padding included. The table
-//! keeps the sectors and the *units* that are live in each segment; a unit is a short entry. Both are sums over the extents of the map
-//! (`forebay_extents::LeafExtent`), so they can be counted anew at any time. Weight only grows with both, and except for pieces of one
-//! sector, the weight of a sum is at most the sum of the weights: however data is mixed when it is moved, it takes no more room than was
-//! counted.
+//! The fill of a volume is always counted in *weight*: sectors of a segment of moved data, including entries and
+//! padding. The table keeps the live sectors and the live *units* of each segment. A unit is a short entry. Both are
+//! sums over the extents of the map (`forebay_extents::LeafExtent`), so they can be counted again at any time. Weight
+//! only grows with both. Except for fragments of one sector, the weight of a sum is at most the sum of the weights:
+//! however data is mixed when it is moved, it takes no more space than was counted.
 
 use forebay_extents::{LeafExtent, NODE_BYTES, PAGE_SECTORS, run_bytes};
 use forebay_segments::{HEADER_BYTES, RECORD_ENTRY_BYTES_MAX};
@@ -18,27 +19,27 @@ use forebay_units::{LINE_SECTORS, SECTOR_BYTES, round_down, round_up};
 
 use crate::format::{MOVED_BYTES, NEXT_BYTES};
 
-/// Units by which a long entry is longer than a short one.
+/// Units by which a long entry is longer than a short entry.
 const START_UNITS: u64 = (MOVED_BYTES - NEXT_BYTES).div_ceil(NEXT_BYTES) as u64;
-/// Units of padding for a block of which only a part is in an extent, where records do not end with blocks: one block for a full header of
-/// such entries, and what is left at the end of a segment.
+/// Units of padding for a block that is only partly in an extent, if records do not end at block boundaries: one block
+/// for each full header of such entries, and the rest at the end of a segment.
 const PART_UNITS: u64 = 6;
-/// Units of a piece of one sector.
+/// Units of a fragment of one sector.
 const SINGLE_UNITS: u64 = 1 + START_UNITS + PART_UNITS;
-/// Units of a block that no other goes on from.
+/// Units of a block that no other block continues.
 const BLOCK_UNITS: u64 = 1 + START_UNITS;
 
-/// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
+/// Bytes of the map's nodes for one mapped extent, if nodes are as empty as splitting leaves them.
 pub(crate) const MAP_BYTES: u64 = 36;
-/// How full leaves are where entries come in no order, and neighbours take what one has no room for.
+/// Fill of leaves if entries come in random order, and full leaves pass entries to their neighbours.
 const LEAF_FILLED: (u64, u64) = (80, 100);
 
-/// The most that extents of so many sectors count for, in units.
+/// Returns the maximum of units for extents of `sectors` sectors in total.
 pub(crate) fn units_at_most(sectors: u64) -> u64 {
     sectors * SINGLE_UNITS
 }
 
-/// What an extent counts for, in units.
+/// Returns the units of an extent.
 pub(crate) fn units_of(one: &LeafExtent) -> u64 {
     match one.follows {
         true => 1,
@@ -46,7 +47,7 @@ pub(crate) fn units_of(one: &LeafExtent) -> u64 {
     }
 }
 
-/// What a run of the space counts for if it lies in one piece, in units.
+/// Returns the units of a contiguous range of sectors in one extent.
 pub(crate) fn units_in_run(sector: u64, sectors: u64) -> u64 {
     let end = sector + sectors;
     let touched = |each| (round_up(end, each) - round_down(sector, each)) / each;
@@ -56,20 +57,20 @@ pub(crate) fn units_in_run(sector: u64, sectors: u64) -> u64 {
     blocks + START_UNITS * touched(PAGE_SECTORS) + PART_UNITS * parts
 }
 
-/// How many extents a run of the space is mapped as at most, and what they count for if none goes on where another ends, in units. It is
-/// written in blocks.
+/// Returns the maximum of extents for ranges that are written in blocks, and their units if no extent continues
+/// another.
 pub(crate) fn in_blocks_at_most(sectors: u64, runs: u64) -> (u64, u64) {
     let (blocks, parts) = (sectors / LINE_SECTORS, 3 * runs);
     (blocks + parts, BLOCK_UNITS * blocks + SINGLE_UNITS * parts)
 }
 
-/// Bytes that units take, with their share of the headers' fixed fields.
+/// Returns the bytes of entries of `units` units, with their share of the headers' fixed fields.
 fn bytes_of(units: u64) -> u64 {
     let bytes = units * NEXT_BYTES as u64 * HEADER_BYTES as u64;
     bytes.div_ceil(RECORD_ENTRY_BYTES_MAX as u64)
 }
 
-/// Sectors of a segment of moved data that so many sectors and units take.
+/// Returns the sectors that data takes in segments of moved data.
 pub(crate) fn weight(sectors: u64, units: u64) -> u64 {
     let padded = match units == units_at_most(sectors) {
         true => sectors * BLOCK_UNITS,
@@ -78,26 +79,26 @@ pub(crate) fn weight(sectors: u64, units: u64) -> u64 {
     sectors + bytes_of(padded).div_ceil(SECTOR_BYTES)
 }
 
-/// Returns what data weighs with the nodes that map it, in so many extents.
+/// Returns the weight of data together with the nodes that map its extents.
 pub(crate) fn weight_in_map(sectors: u64, units: u64, extents: u64) -> u64 {
     weight(sectors, units) + (extents * MAP_BYTES).div_ceil(SECTOR_BYTES)
 }
 
-/// Returns what sectors weigh in blocks of 4 KiB, the last of which may be shorter, with the nodes that map them. More sectors
-/// weigh more by as many at least.
+/// Returns the weight of sectors in blocks of 4 KiB together with the nodes that map them. The last block may be
+/// shorter. For each additional sector, the weight grows by at least one sector.
 pub(crate) fn weight_in_blocks(sectors: u64) -> u64 {
     let blocks = sectors.div_ceil(LINE_SECTORS);
     let entries = bytes_of(blocks * BLOCK_UNITS).div_ceil(SECTOR_BYTES);
     sectors + entries + (blocks * MAP_BYTES).div_ceil(SECTOR_BYTES)
 }
 
-/// What `sectors` weigh at most, however they are cut into pieces.
+/// Returns the maximum weight of `sectors`, for any division into fragments.
 pub(crate) fn weight_at_most(sectors: u64) -> u64 {
     sectors + bytes_of(units_at_most(sectors)).div_ceil(SECTOR_BYTES)
 }
 
-/// Nodes of the map of so many sectors, once all of their pages were written in place one by one: each page is a run of blocks of its
-/// own, and leaves are as full as where entries come in no order.
+/// Returns the nodes of the map for `sectors` sectors after all their pages were written in place one by one: each page
+/// has its own extents, and leaves are as full as with entries in random order.
 pub(crate) fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
     let pages = sectors.div_ceil(page_sectors);
     let bytes = pages * run_bytes(page_sectors) * LEAF_FILLED.1 / LEAF_FILLED.0;
@@ -111,7 +112,8 @@ mod tests {
 
     use super::*;
 
-    /// What maps preallocated sectors weighs no more than what it releases, but for its own pieces.
+    /// Data that maps preallocated sectors weighs no more than the released preallocation, except for its own
+    /// fragments.
     #[test]
     fn each_sector_in_blocks_adds_its_weight() {
         for sectors in 0..5000 {
@@ -154,7 +156,7 @@ mod tests {
         );
     }
 
-    /// The entries that the cleaner writes take no more than is counted.
+    /// The entries that the cleaner writes take no more than was counted.
     #[test]
     fn units_cover_the_entries_that_are_written() {
         let (start, next) = (MOVED_BYTES as u64, NEXT_BYTES as u64);
@@ -173,7 +175,7 @@ mod tests {
             let all = pieces * sectors;
             (weight(all, pieces * units) - all) as f64 / all as f64
         };
-        // Pages, blocks, pieces of one sector, and of two.
+        // Pages, blocks, fragments of one sector, and fragments of two sectors.
         assert!((0.0035..0.004).contains(&share(1000, 16, 6)));
         assert!((0.006..0.0065).contains(&share(1000, 8, 5)));
         assert!((0.045..0.055).contains(&share(1000, 1, 11)));

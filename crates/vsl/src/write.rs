@@ -1,4 +1,4 @@
-//! Doing a batch: waiting for room, then all of it in one go.
+//! Application of a batch: waits for free space, then applies the whole batch without interruption.
 
 use forebay_placement::WriteClock;
 use forebay_placement::placement::{Fill, Overwritten, Placement, Tuner, UserPlace, UserWrite};
@@ -23,17 +23,18 @@ use forebay_extents::Map;
 use forebay_extents::Place;
 use forebay_extents::{Changes, Check, Extent};
 
-/// A batch that waited so long for segments without any progress asks for a checkpoint if that makes room.
+/// After this time in the queue for segments without progress, a batch requests a checkpoint if a checkpoint frees
+/// space.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// After so many of these, it asks for a checkpoint even if that seems to make no room.
+/// After this number of long waits, a batch requests a checkpoint even if a checkpoint does not seem to free space.
 const LONGER_WAIT: u32 = 8;
 
 impl Space {
-    /// Does a batch: all of it, in order, or nothing. Says by how many sectors more are mapped than before. (Large trims are
-    /// not counted at once.)
+    /// Applies a batch: all of it, in order, or nothing. Returns the change of the number of mapped sectors. (Large
+    /// trims are not counted immediately.)
     ///
     /// # Errors
-    /// If it is refused, or the volume has failed. Then nothing of it was done.
+    /// The batch was refused, or the volume has failed. No part of the batch was applied.
     pub async fn apply(&self, batch: &Batch, durability: Durability) -> Result<i64, SpaceError> {
         let inner = &self.inner;
         batch.check(self.sectors())?;
@@ -59,7 +60,7 @@ impl Space {
             huge,
         };
         let grant = inner.admit(asking).await?;
-        // From here to the end of the batch nothing waits, so nothing comes between its parts.
+        // No await from here to the end of the batch, so no other task runs between its operations.
         let (target, more) = inner.do_all(batch, huge, grant);
         drop(pins);
         inner.after_batch();
@@ -73,8 +74,8 @@ impl Space {
         Ok(more)
     }
 
-    /// The longest write, in bytes, that is sure not to be too large for the volume: a multiple of 4 KiB. A longer one is to be
-    /// cut, or is refused where segments are few.
+    /// Returns the maximum length, in bytes, of a write that is never too large for the volume: a multiple of 4 KiB. A
+    /// longer write must be split, or is refused while segments are scarce.
     pub fn write_max(&self) -> u64 {
         let (streams, map) = (self.inner.commit.composer(), self.inner.map.borrow());
         Room::of(&streams, &map).write_max(&streams)
@@ -82,7 +83,7 @@ impl Space {
 }
 
 impl Inner {
-    /// Waits until few enough subtrees are cut out of the map and not looked at: a checkpoint names all of them.
+    /// Waits until few enough detached subtrees wait for the reaper: a checkpoint names all of them.
     async fn wait_for_trims(&self, batch: &Batch) -> Result<(), SpaceError> {
         if batch.ops().iter().all(|op| matches!(op, Op::Write { .. })) {
             return Ok(());
@@ -106,8 +107,8 @@ impl Inner {
         self.commit.composer_mut().close()
     }
 
-    /// Waits until there is room for a batch. A batch that waits for segments does so in a queue, and later batches wait behind
-    /// it, unless there is room for all. A batch that waits for anything else holds nobody up.
+    /// Waits until space is available for a batch. A batch that waits for segments is queued. Later batches wait behind
+    /// it, unless space suffices for all. A batch that waits for another condition does not block others.
     async fn admit(self: &Rc<Self>, asking: Asking<'_>) -> Result<Grant, SpaceError> {
         let batch = asking.batch;
         let sectors = batch.bytes() / SECTOR_BYTES;
@@ -131,8 +132,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::admit`], in the queue for segments, for a batch that has waited since `since`. `None` if the batch waits for
-    /// something else now.
+    /// Waits like [`Inner::admit`], in the queue for segments, for a batch that has waited since `since`. `None` if the
+    /// batch now waits for another condition.
     async fn admit_in_turn(
         self: &Rc<Self>,
         asking: Asking<'_>,
@@ -148,7 +149,7 @@ impl Inner {
                 Asked::Granted(grant) => grant,
                 Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => return Ok(None),
                 Asked::Lacks(lack) => {
-                    // Before the wait: the patience of all writers in the queue may end at the same time.
+                    // Check before the wait: the patience of all queued writers may end at the same time.
                     self.give_up_on_fault(since)?;
                     let short = matches!(lack, Lack::Segments { .. });
                     let _pressing = short.then(|| Pressing::new(self));
@@ -164,12 +165,12 @@ impl Inner {
             let Some(wait) = self.pace(sectors) else {
                 return Ok(Some(grant));
             };
-            // How long it takes changes with what the cleaner does.
+            // The wait time changes with the cleaner's progress.
             let _ = self.rt.timeout(wait, progress).await;
         }
     }
 
-    /// An error if the device fails, and a request has waited since then for as long as requests wait.
+    /// Returns an error if the device fails and the request has waited since `since` for as long as requests wait.
     fn give_up_on_fault(&self, since: Instant) -> Result<(), SpaceError> {
         let waited = self.rt.now().since(since);
         match self.failing_to_make_space() {
@@ -178,17 +179,17 @@ impl Inner {
         }
     }
 
-    /// How long a batch of so many sectors has to wait, so that room is used up smoothly.
+    /// Returns the time that a batch of `sectors` sectors must wait, so that free space is used up smoothly.
     fn pace(&self, sectors: u64) -> Option<Duration> {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         let mut pacing = self.pacing.borrow_mut();
         pacing.pace(&streams, &map, self.rt.now(), sectors)
     }
 
-    /// Asks for room for a batch, and for what is ahead of it in the queue as well.
+    /// Requests space for a batch, and for the batches before it in the queue.
     ///
     /// # Errors
-    /// If there can never be room, as things are, or the volume has failed.
+    /// Space cannot become available in the current state, or the volume has failed.
     fn asks(self: &Rc<Self>, asking: Asking<'_>, ahead: Wanted) -> Result<Asked, SpaceError> {
         if let Some(failure) = self.commit.failure() {
             return Err(failure.into());
@@ -222,8 +223,8 @@ impl Inner {
         Ok(Asked::Lacks(lack))
     }
 
-    /// Does all of a batch. Returns the newest record that is composed, behind which comes what is open; and by how many
-    /// sectors more are mapped.
+    /// Applies a whole batch. Returns the newest composed record, behind which the open records follow, and the change
+    /// of the number of mapped sectors.
     fn do_all(&self, batch: &Batch, huge: u64, grant: Grant) -> (RecordSeq, i64) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
@@ -262,7 +263,7 @@ impl Inner {
         (streams.last_record(), more)
     }
 
-    /// Has the cleaner and checkpoints look whether there is something to do.
+    /// Wakes the background tasks that may have work after a batch.
     pub(crate) fn after_batch(self: &Rc<Self>) {
         self.ask_for_checkpoint_if_due();
         self.replenish(0);
@@ -281,7 +282,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Tells the placement how full the medium is, if that has changed by much.
+    /// Reports the fill of the device to the placement, if it changed by much.
     pub(crate) fn tell_fill(&self) {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         let room = Room::of(&streams, &map);
@@ -295,13 +296,13 @@ impl Inner {
     }
 }
 
-/// What a batch got that asked for room.
+/// The result of a request for space.
 enum Asked {
     Granted(Grant),
     Lacks(Lack),
 }
 
-/// A batch is queued, as long as this is there.
+/// Keeps a batch in the queue until dropped.
 struct Queued<'a>(&'a Rc<Inner>, Wanted);
 
 impl Queued<'_> {
@@ -318,7 +319,7 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// Somebody waits for room, as long as this is there.
+/// Counts a batch as waiting for space until dropped.
 struct Pressing<'a>(&'a Rc<Inner>);
 
 impl Pressing<'_> {
@@ -335,34 +336,34 @@ impl Drop for Pressing<'_> {
     }
 }
 
-/// A batch while it is being done.
+/// A batch while it is being applied.
 struct Doing<'a> {
     grant: Grant,
     streams: &'a mut Streams,
     map: &'a mut Map,
     changes: Changes,
-    /// Trims from this length on do not look at all that was mapped there.
+    /// Minimum length of trims that do not examine all old mappings, in sectors.
     huge: u64,
     placement: &'a mut dyn Placement,
     tuner: &'a mut Tuner,
     homes: &'a mut Homes,
-    /// The device's.
+    /// Block size of the device.
     block: u64,
-    /// The wall clock, for placements that go by it.
+    /// Wall clock, for placements that use it.
     now: Instant,
 }
 
-/// Pieces that lie side by side, in the space and on the medium.
+/// Fragments that are adjacent in the space and on the device.
 struct Run {
     sector: Sector,
     sectors: u64,
     place: Place,
-    /// Of a run of one piece.
+    /// Checksum, if the run is a single fragment.
     crc: Option<u32>,
 }
 
 impl Doing<'_> {
-    /// Where the placement wants a user's write, and how much of it.
+    /// Asks the placement for the place of a client's write, and for the number of sectors that go there.
     fn ask(&mut self, at: Sector, sectors: u64) -> (UserPlace, u64) {
         let user = self.streams.counts.user;
         let write = UserWrite {
@@ -382,7 +383,7 @@ impl Doing<'_> {
         (place, sectors)
     }
 
-    /// What lies at a sector now.
+    /// Returns the data that a write to a sector overwrites.
     fn overwritten(&self, at: Sector) -> Option<Overwritten> {
         let mapped = mapped(self.map, at, 1);
         let slot = self.streams.table.slot_at(mapped.first()?.place)?;
@@ -448,7 +449,7 @@ impl Doing<'_> {
         run.into_iter().for_each(|run| self.map_to(run));
     }
 
-    /// Where a piece is to be brought home to, if it is.
+    /// Returns the place for the write in place of a fragment. `None` if it stays in the log.
     fn home_of(&mut self, at: Sector, sectors: u64, wanted: UserPlace) -> Option<Home> {
         let stays = matches!(wanted, UserPlace::Append(_)) || sectors < LINE_SECTORS;
         if stays {
@@ -482,7 +483,7 @@ impl Doing<'_> {
         self.count();
     }
 
-    /// True if a part of the range lies in an open record of another stream.
+    /// Returns true if a part of the range lies in an open record of another stream.
     fn is_open_elsewhere(&self, sector: Sector, sectors: u64, stream: Stream) -> bool {
         let mapped = mapped(self.map, sector, sectors);
         let mut mapped = mapped.into_iter();

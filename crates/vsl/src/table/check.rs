@@ -1,4 +1,4 @@
-//! Holds the table of segments against its invariants.
+//! Checks of the table's invariants.
 
 use super::SegmentTable;
 use crate::geometry::Slot;

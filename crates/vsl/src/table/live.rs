@@ -1,4 +1,4 @@
-//! What is live in segments.
+//! Accounting of live sectors in segments.
 
 use forebay_extents::{Changes, Place};
 use forebay_units::SegmentSeq;
@@ -10,7 +10,7 @@ use crate::segment::SegmentState;
 use crate::weight::units_of;
 
 impl SegmentTable {
-    /// All numbers that have places, in no order, and their slots.
+    /// Returns all numbers that have places, with their slots, in no particular order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (SegmentSeq, Slot)> {
         let slots = (0..self.len() as u32).map(Slot);
         slots.filter_map(|slot| {
@@ -19,13 +19,13 @@ impl SegmentTable {
         })
     }
 
-    /// Sectors that checkpoints wrote beside nodes.
+    /// Returns the sectors that checkpoints wrote beside nodes.
     pub(crate) fn meta_sectors(&self) -> u64 {
         let meta = self.states.iter().map(|known| u64::from(known.meta));
         meta.sum()
     }
 
-    /// Takes what was counted anew for what is live.
+    /// Replaces the counts of live sectors by a new count.
     pub(crate) fn set_counts(&mut self, counted: &Counted) {
         let numbers: Vec<(SegmentSeq, Slot)> = self.numbers().collect();
         for (number, slot) in numbers {
@@ -41,9 +41,9 @@ impl SegmentTable {
         self.doubtful = false;
     }
 
-    /// The map has changed so. Its extents in a segment are what is live there.
+    /// Applies changes of the map to the counts. The map's extents in a segment are its live data.
     pub(crate) fn count(&mut self, changes: &Changes) {
-        // First, so that a segment with a rest is never empty in between.
+        // Add first, so that a segment with a remaining part is never empty in between.
         for one in &changes.new {
             self.add(one.extent.place, one.extent.sectors, units_of(one));
         }
@@ -58,7 +58,7 @@ impl SegmentTable {
         }
     }
 
-    /// The newest checkpoint points at something it wrote beside nodes.
+    /// Counts sectors of the newest checkpoint beside nodes.
     pub(crate) fn count_meta(&mut self, place: Place, sectors: u64) {
         let Some(slot) = self.slot_at(place) else {
             return self.doubt(Slot(0), "a checkpoint lies in a segment that is retired");
@@ -69,7 +69,7 @@ impl SegmentTable {
         self.reweigh(slot, before);
     }
 
-    /// It no longer does.
+    /// Discounts sectors of a superseded checkpoint beside nodes.
     pub(crate) fn discount_meta(&mut self, place: Place, sectors: u64) {
         let Some(slot) = self.slot_at(place) else {
             return self.doubt(Slot(0), "a checkpoint lay in a segment that is retired");
@@ -80,26 +80,26 @@ impl SegmentTable {
         self.reweigh(slot, before);
     }
 
-    /// The newest checkpoint points at a node.
+    /// Counts a node that the newest checkpoint points at.
     pub(crate) fn count_node(&mut self, place: Place, sectors: u64) {
         self.nodes += sectors;
         self.add(place, sectors, 0);
     }
 
-    /// It no longer does.
+    /// Discounts a node that no checkpoint points at any more.
     pub(crate) fn discount_node(&mut self, place: Place, sectors: u64) {
         self.nodes = self.nodes.saturating_sub(sectors);
         self.subtract(place, sectors, 0);
     }
 
-    /// So many of the sectors that are live are nodes', when a volume is opened.
+    /// Sets the live sectors of nodes when a volume is opened.
     pub(crate) fn set_nodes(&mut self, sectors: u64) {
         self.nodes = sectors;
     }
 
     fn add(&mut self, place: Place, sectors: u64, units: u64) {
         let Some(slot) = self.slot_at(place) else {
-            // Nothing is mapped to a number that is retired, unless counts were wrong.
+            // The map points at a retired number only if counts were wrong.
             return self.doubt(Slot(0), "the map points at a segment that is retired");
         };
         let before = self.weight_of(slot);
@@ -111,7 +111,7 @@ impl SegmentTable {
     }
 
     fn subtract(&mut self, place: Place, sectors: u64, units: u64) {
-        // What lay in a retired segment was given up with it.
+        // Data in a retired segment was released with the segment.
         let Some(slot) = self.slot_at(place) else {
             return;
         };
@@ -127,7 +127,7 @@ impl SegmentTable {
         self.reweigh(slot, before);
     }
 
-    /// Sectors that something points at in a segment, whatever it is.
+    /// Returns the live sectors of a segment: data, nodes and other parts of checkpoints.
     pub(crate) fn live_in(&self, slot: Slot) -> u32 {
         self.get(slot).live + self.states[slot.0 as usize].meta
     }
@@ -137,7 +137,7 @@ impl SegmentTable {
         weight_of(self.get(slot)) + u64::from(meta)
     }
 
-    /// A segment weighs something else than it did.
+    /// Updates sums and state after the weight of a segment has changed.
     pub(super) fn reweigh(&mut self, slot: Slot, before: u64) {
         let (now, live) = (self.weight_of(slot), self.live_in(slot));
         self.weight = self.weight - before + now;

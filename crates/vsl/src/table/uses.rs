@@ -1,4 +1,4 @@
-//! What is done to segments: cleaning, writing in place, settling, discarding, queueing, reading.
+//! Operations on segments: cleaning, writes in place, settling, discards, queueing, reads.
 
 use std::ops::Range;
 
@@ -11,29 +11,29 @@ use crate::format::Stream;
 use crate::geometry::Slot;
 use crate::segment::{Frontier, SegmentState};
 
-/// At least so many segments are kept free of mapped data.
+/// Minimum number of segments that are kept free of mapped data.
 const SPARE_MIN: u64 = 3;
 
 impl SegmentTable {
-    /// One in so many segments is kept free of mapped data.
+    /// Returns the number of segments for each segment that is kept free of mapped data.
     pub(crate) fn spare_part(&self) -> u64 {
         self.spare_part
     }
 
-    /// Changes that, and says what it was.
+    /// Sets the number of segments for each spare segment. Returns the old number.
     pub(crate) fn set_spare_part(&mut self, spare_part: u64) -> u64 {
         std::mem::replace(&mut self.spare_part, spare_part)
     }
 
-    /// Segments that are kept free of mapped data, so that there are some with little in them. Not fewer than
-    /// `SPARE_MIN`: where cleaning all segments once gains less than the checkpoint and the records write that tell of it, it
-    /// would never end.
+    /// Returns the number of segments that are kept free of mapped data, so that some segments have little live data.
+    /// The minimum is `SPARE_MIN`: if cleaning all segments once gained less than its records and the checkpoint write,
+    /// cleaning would never end.
     pub(crate) fn spare(&self) -> u64 {
         (self.len() as u64).div_ceil(self.spare_part).max(SPARE_MIN)
     }
 
-    /// Segments to clean, best first, until they gain `wanted` sectors or there are `most` of them. Only segments that gain
-    /// at least `least` sectors.
+    /// Returns segments to clean, best first, until they gain `wanted` sectors or their number is `most`. Each gains at
+    /// least `least` sectors.
     pub(crate) fn choose(
         &self,
         selection: Selection,
@@ -45,7 +45,7 @@ impl SegmentTable {
         self.victims.choose(selection, now, wanted, most, least)
     }
 
-    /// Segments of nodes that gain at least `least` sectors, those that gain most first.
+    /// Returns segments of nodes that gain at least `least` sectors, largest gain first.
     pub(crate) fn choose_of_nodes(&self, least: u32) -> Vec<Victim> {
         let now = WriteClock(0);
         let mut all = self.choose(Selection::Greedy, now, u64::MAX, usize::MAX, least);
@@ -53,18 +53,17 @@ impl SegmentTable {
         all
     }
 
-    /// Half of what all segments gain on average where as much is mapped as may be: so there always is a segment that
-    /// gains this much.
+    /// Returns half of the average gain of all segments on a full volume. So some segment always gains this amount.
     pub(crate) fn worth(&self) -> u32 {
         (self.layout.dense_sectors() * self.spare() / (2 * self.len() as u64)).max(1) as u32
     }
 
-    /// Sectors that cleaning all segments would gain.
+    /// Returns the sectors that cleaning all segments would gain.
     pub(crate) fn gain(&self) -> u64 {
         self.victims.reclaimable()
     }
 
-    /// How many closed segments are utilised to how many tenths.
+    /// Returns the numbers of closed segments by utilisation in tenths.
     pub(crate) fn histogram(&self) -> [u32; 11] {
         self.victims.histogram()
     }
@@ -74,7 +73,7 @@ impl SegmentTable {
         !self.frontier.is_past(self.get(slot).seq)
     }
 
-    /// The cleaner begins with a segment. False if something else is being done to it.
+    /// Begins to clean a segment. Returns false if another operation on the segment is in progress.
     pub(crate) fn begin_cleaning(&mut self, slot: Slot) -> bool {
         let may = self.state(slot) == SegmentState::Closed;
         if may {
@@ -83,8 +82,8 @@ impl SegmentTable {
         may
     }
 
-    /// The cleaner is done with a segment: all that can be moved was moved. If something in it was `unreadable`, that says
-    /// whether it can be tried again later.
+    /// Ends the cleaning of a segment after all readable data was moved. If some data was `unreadable`, the value is
+    /// true if the segment can be tried again later.
     pub(crate) fn end_cleaning(&mut self, slot: Slot, unreadable: Option<bool>) {
         if self.state(slot) != SegmentState::Cleaning {
             return;
@@ -98,14 +97,14 @@ impl SegmentTable {
         self.change(slot, next);
     }
 
-    /// The cleaner leaves a segment as it is, to be chosen again.
+    /// Ends the cleaning of a segment without a result. The segment can be chosen again.
     pub(crate) fn stop_cleaning(&mut self, slot: Slot) {
         if self.state(slot) == SegmentState::Cleaning {
             self.change(slot, self.rest(slot));
         }
     }
 
-    /// At most `most` segments that a device error kept from being cleaned may be tried again.
+    /// Makes at most `most` segments available again that were not cleaned because of a device error.
     pub(crate) fn retry_unreadable(&mut self, most: usize) {
         let unreadable = self.members(SegmentState::Unreadable).iter();
         let slots: Vec<Slot> = unreadable
@@ -118,20 +117,20 @@ impl SegmentTable {
         }
     }
 
-    /// A full segment that is worn so little that its contents should move, if it is time for that.
+    /// Returns a full segment with so little wear that its contents should move, if wear levelling is due.
     pub(crate) fn unworn(&mut self) -> Option<Slot> {
         let states = &self.states;
         self.free
             .unworn(|slot| states[slot.0 as usize].state == SegmentState::Closed)
     }
 
-    /// How often the least and the most worn slot were opened.
+    /// Returns the numbers of openings of the least and the most worn slot.
     pub(crate) fn wear(&self) -> (u32, u32) {
         self.free.extremes()
     }
 
-    /// True if dead blocks of a segment of this number may be overwritten in place: it is full, something in it is live, and
-    /// it is not being cleaned. Returns its slot.
+    /// Returns the slot of a segment if its garbage blocks may be overwritten in place: it is full, has live data, and
+    /// is not being cleaned.
     pub(crate) fn may_overwrite(&self, segment: SegmentSeq) -> Option<Slot> {
         let slot = self.slot_of(segment)?;
         let may = match self.state(slot) {
@@ -142,8 +141,8 @@ impl SegmentTable {
         may.then_some(slot)
     }
 
-    /// Dead blocks of a segment are going to be overwritten: it is neither cleaned nor opened until
-    /// [`SegmentTable::end_in_place`]. [`SegmentTable::may_overwrite`] allowed it.
+    /// Begins a write in place to a segment. The segment is neither cleaned nor opened until
+    /// [`SegmentTable::end_in_place`]. [`SegmentTable::may_overwrite`] must have allowed the write.
     pub(crate) fn begin_in_place(&mut self, slot: Slot) {
         self.states[slot.0 as usize].in_place += 1;
         if self.state(slot) == SegmentState::Closed {
@@ -151,7 +150,7 @@ impl SegmentTable {
         }
     }
 
-    /// They are overwritten, or will not be.
+    /// Ends a write in place, successful or not.
     pub(crate) fn end_in_place(&mut self, slot: Slot) {
         let known = &mut self.states[slot.0 as usize];
         known.in_place -= 1;
@@ -160,10 +159,11 @@ impl SegmentTable {
         }
     }
 
-    /// Has empty segments that need no checkpoint settle until a record is durable. Returns true if there are any.
+    /// Makes empty segments that need no checkpoint settle until a record is durable. Returns true if any segment
+    /// settles.
     pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
         let slots: Vec<Slot> = match self.doubtful {
-            // Something may be live in them after all.
+            // These segments can have live data after all.
             true => Vec::new(),
             false => self.members(SegmentState::Empty).iter().copied().collect(),
         };
@@ -177,17 +177,17 @@ impl SegmentTable {
         true
     }
 
-    /// True if a segment can settle.
+    /// Returns true if a segment can settle.
     pub(crate) fn can_settle(&self) -> bool {
         !self.doubtful && self.count_of(SegmentState::Empty) > 0
     }
 
-    /// The record that the first settling segments wait for.
+    /// Returns the record that the first settling segments wait for.
     pub(crate) fn settles_with(&self) -> Option<RecordSeq> {
         self.settling.front().map(|(until, _)| *until)
     }
 
-    /// Every record up to this one is durable: what has settled is free.
+    /// Frees settled segments after every record up to `stable` is durable.
     pub(crate) fn settled(&mut self, stable: RecordSeq) {
         while let Some((until, _)) = self.settling.front()
             && *until <= stable
@@ -203,7 +203,7 @@ impl SegmentTable {
         }
     }
 
-    /// Nothing needs a segment any more.
+    /// Frees a segment that is no longer needed.
     fn release(&mut self, slot: Slot) {
         let next = match self.discards {
             true => SegmentState::Stale,
@@ -212,7 +212,7 @@ impl SegmentTable {
         self.change(slot, next);
     }
 
-    /// Takes at most `most` free segments of which the device is to be told, in order.
+    /// Takes at most `most` free segments to discard, in order.
     pub(crate) fn take_stale(&mut self, most: usize) -> Vec<Slot> {
         let stale = self.members(SegmentState::Stale).iter().take(most);
         let stale: Vec<Slot> = stale.copied().collect();
@@ -222,7 +222,7 @@ impl SegmentTable {
         stale
     }
 
-    /// Takes at most `most` free segments from `slots`, to be discarded again. At least half of those that are free stay.
+    /// Takes at most `most` free segments of `slots` to discard again. At least half of the free segments stay free.
     pub(crate) fn take_free_of(&mut self, slots: Range<u32>, most: usize) -> Vec<Slot> {
         let most = most.min(self.free() / 2);
         let is_free = |slot: &Slot| self.state(*slot) == SegmentState::Free;
@@ -234,14 +234,14 @@ impl SegmentTable {
         taken
     }
 
-    /// The device was told.
+    /// Frees segments after their discard.
     pub(crate) fn discarded(&mut self, slots: &[Slot]) {
         for slot in slots {
             self.change(*slot, SegmentState::Free);
         }
     }
 
-    /// Takes at most `most` free segments to be queued, least worn first.
+    /// Takes at most `most` free segments to queue, least worn first.
     pub(crate) fn take_free(&mut self, most: usize) -> Vec<Slot> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -258,7 +258,7 @@ impl SegmentTable {
         self.queue.extend(slots);
     }
 
-    /// The checkpoint that was cut at `frontier` is valid.
+    /// Updates states after the checkpoint that was cut at `frontier` became valid.
     pub(crate) fn pass(&mut self, frontier: Frontier) {
         self.frontier = frontier;
         let cleaned = self.members(SegmentState::Cleaned).iter();
@@ -274,12 +274,12 @@ impl SegmentTable {
         }
     }
 
-    /// Keeps a segment from being used again while it is read.
+    /// Prevents a segment from being used again while it is read.
     pub(crate) fn pin(&mut self, slot: Slot) {
         self.states[slot.0 as usize].pins += 1;
     }
 
-    /// A read ended. Returns true if the segment got free by that.
+    /// Ends a read. Returns true if this freed the segment.
     pub(crate) fn unpin(&mut self, slot: Slot) -> bool {
         let known = &mut self.states[slot.0 as usize];
         known.pins -= 1;
