@@ -1,9 +1,11 @@
-//! Damage to a volume's device: single bytes that change.
+//! Damage to a volume's device: changes of single bytes.
 //!
-//! Whatever it is: right data, an error on the sectors it hit, or a refusal that says why and changes nothing. Never
-//! wrong data, never a panic. The volume was idle for a while, so nothing that was flushed may go missing without an error.
+//! The allowed results are the right data, an error for the affected sectors, or a refusal with a reason and without
+//! changes. Wrong data and panics are failures. The volume was idle for a while, so flushed data must not disappear
+//! without an error.
 //!
-//! `FOREBAY_CASES` sets how many bytes are changed in each volume; `all` changes each that recovery reads.
+//! `FOREBAY_CASES` sets the number of bytes that are changed in each volume; `all` changes each byte that recovery
+//! reads.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,20 +25,20 @@ const SEGMENT: u64 = 128 << 10;
 /// Sectors of the space.
 const SECTORS: u64 = 2048;
 const BLOCK: u64 = 4096;
-/// Bytes that are changed in each volume.
+/// Number of bytes that are changed in each volume.
 const CASES: u64 = 1500;
-/// A volume is idle for so long before it is killed.
+/// Idle time of a volume before it is killed.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// What each sector holds: the number of the write that wrote it, and 0 where nothing is mapped.
+/// Contents of each sector: the number of the write that wrote it, or 0 if it is not mapped.
 type State = Vec<u64>;
 
 /// A volume as a kill left it.
 struct Case {
     device: Rc<RamDevice>,
-    /// What the space held after each action that may be the last one to be found.
+    /// Contents of the space after each action that recovery may find as the last action.
     states: Vec<State>,
-    /// The first of them that may be found without an error.
+    /// Index of the first state that may be found without an error.
     flushed: usize,
 }
 
@@ -53,8 +55,8 @@ fn content(number: u64, sectors: u64) -> BufMut {
     )
 }
 
-/// Overwrites, trims and flushes until the log has gone around a few times, makes a checkpoint, goes on for a while, and is
-/// idle.
+/// Overwrites, trims and flushes until the log has wrapped around a few times, makes a checkpoint, continues for a
+/// while, and stays idle.
 fn used(kind: Kind) -> Case {
     let segments = if kind == Kind::Lfs { 32 } else { 40 };
     let device = Rc::new(RamDevice::new((1 << 20) + segments * SEGMENT, 4096));
@@ -118,7 +120,7 @@ fn used(kind: Kind) -> Case {
     }
 }
 
-/// Notes what is read.
+/// Records the ranges of reads.
 #[derive(Clone, Default)]
 struct Noted(Rc<RefCell<Vec<Range<u64>>>>);
 
@@ -131,7 +133,7 @@ impl Hooks for Noted {
     }
 }
 
-/// The blocks that taking the volume up reads.
+/// Returns the blocks that opening the volume reads.
 fn read_by_recovery(case: &Case) -> Vec<u64> {
     let noted = Noted::default();
     let below: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
@@ -146,7 +148,7 @@ fn read_by_recovery(case: &Case) -> Vec<u64> {
     blocks.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// What came of a change.
+/// Result of a changed byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Right,
@@ -154,7 +156,7 @@ enum Outcome {
     Refused,
 }
 
-/// What each sector holds, as far as it can be read.
+/// Returns the contents of each sector, as far as it can be read.
 async fn read(volume: &Linear) -> Vec<Option<u64>> {
     let mut found = Vec::new();
     for line in (0..SECTORS).step_by(8) {
@@ -185,7 +187,7 @@ async fn read(volume: &Linear) -> Vec<Option<u64>> {
     found
 }
 
-/// Takes the volume up with a byte of it changed, and holds what is found against what may be.
+/// Opens the volume with one byte changed, and compares the contents with the allowed states.
 fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
     let mut byte = [0];
     case.device.peek(at, &mut byte);
@@ -226,7 +228,7 @@ fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
     }
 }
 
-/// The bytes to be changed: most of them among what recovery reads.
+/// Returns the bytes to change. Most of them are read by recovery.
 fn bytes(case: &Case, rng: &Rng) -> Vec<u64> {
     let blocks = read_by_recovery(case);
     let asked = std::env::var("FOREBAY_CASES").unwrap_or_default();
@@ -262,8 +264,8 @@ fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
     }
 }
 
-/// Where the first record of a segment was no record, nothing was looked for behind it: all that was flushed to a
-/// segment without a summary was gone, and nothing said so. Found by changing each byte of every structure.
+/// Found by changing each byte of every structure: if the first record of a segment was damaged, recovery did not
+/// search behind it. All flushed data in a segment without a summary was lost without an error.
 #[test]
 fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
     let mut case = used(Kind::Lfs);

@@ -1,4 +1,4 @@
-//! What the engine takes a flush of its device for.
+//! The engine's assumptions about a flush of its device.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -15,8 +15,8 @@ use forebay_vsl::{Batch, Kind, Layout, Making, Options, VolumeId, create, open};
 const SEGMENT: u64 = 128 << 10;
 const SEGMENTS: u64 = 64;
 
-/// Takes a while to flush, and counts how many flushes are under way. The flush with a given number fails, and then all that
-/// was written since the last flush that succeeded is forgotten.
+/// A device whose flushes take time and are counted while in progress. The flush with a given number fails, and all
+/// writes since the last successful flush are then lost.
 struct Slow {
     rt: Rt,
     below: RamDevice,
@@ -25,12 +25,12 @@ struct Slow {
     flushes: Cell<u32>,
     fails: Cell<Option<u32>>,
     failed: Cell<bool>,
-    /// What stood where something was written since the last flush, in order.
+    /// Old contents of the ranges written since the last flush, in order.
     before: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
 impl Slow {
-    /// Has all that was not flushed be gone, as a device that fails a flush or loses its power may.
+    /// Loses all data that was not flushed, as a device can after a failed flush or a power failure.
     fn forget(&self) {
         for (at, bytes) in self.before.take().into_iter().rev() {
             self.below.poke(at, &bytes);
@@ -85,7 +85,7 @@ impl Device for Slow {
     }
 }
 
-/// A page that says which and when it was written.
+/// Returns a page that contains its number and version.
 fn page_of(page: u64, version: u64) -> Buf {
     let mut data = BufMut::zeroed(LINE_BYTES as usize);
     for chunk in data.chunks_exact_mut(16) {
@@ -95,9 +95,9 @@ fn page_of(page: u64, version: u64) -> Buf {
     data.freeze()
 }
 
-/// Updates pages that are kept in place, and flushes all the time. Of `later` more flushes from then on, the last fails and
-/// forgets. Then the power goes. Returns what was written in place, the most flushes at a time, and how many pages are older
-/// than the last flush that succeeded.
+/// Updates pages that are written in place, with constant flushes. After `later` more flushes, the last flush fails and
+/// loses writes. Then the power fails. Returns the bytes written in place, the maximum of concurrent flushes, and the
+/// number of pages that are older than the last successful flush.
 fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();

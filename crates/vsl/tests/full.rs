@@ -15,12 +15,12 @@ use forebay_vsl::{
 const LEN: u64 = 16 << 30;
 const PAGE: u64 = 2 * LINE_BYTES;
 const PAGE_SECTORS: u64 = PAGE / SECTOR_BYTES;
-/// Pages that 98 % of the device has room for.
+/// Number of pages that fit into 98 % of the device.
 const PAGES: u64 = LEN / 100 * 98 / PAGE;
-/// Updates behind the last page.
+/// Number of updates after the last page.
 const UPDATES: u64 = 4000;
 
-/// A page whose content tells its number and the update that wrote it.
+/// Returns a page that contains its number and the number of its update.
 fn content(page: u64, update: u64) -> Buf {
     let mut bytes = BufMut::zeroed(PAGE as usize);
     let word = (page << 16 | update).to_le_bytes();
@@ -60,7 +60,7 @@ fn making(placement: Kind, layout: Layout) -> Making {
     }
 }
 
-/// Fills a volume with pages, updates some of them, and takes it up again.
+/// Fills a volume with pages, updates some of them, and opens the volume again.
 fn filled(kind: Kind) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -82,7 +82,7 @@ fn filled(kind: Kind) {
             written.unwrap_or_else(|error| panic!("page {page} of {PAGES}: {error}"));
         }
         space.checkpoint().await.expect("made");
-        // Headers, summaries, nodes, and what else checkpoints wrote: under 1 % of the device.
+        // Headers, summaries, nodes and other parts of checkpoints take less than 1 % of the device.
         let capacity = space.capacity();
         let beside = capacity.total - capacity.mapped - capacity.unused - capacity.reclaimable;
         assert!(beside < LEN / 100, "{capacity:?}");
@@ -98,8 +98,8 @@ fn filled(kind: Kind) {
         space.flush().await.expect("flushed");
         let stats = space.stats();
         println!("{kind}: {stats:?}, longest {longest:?}");
-        // The ends of segments are too short for a page. The cleaner gains one only by moving all pages of its segment, so it does
-        // not begin with that while other room is left.
+        // The ends of segments are too short for a page. The cleaner gains such an end only by moving all pages of its
+        // segment, so it must not start with these segments while other space is left.
         let moved = stats.bytes_moved as f64 / LEN as f64;
         assert!(moved < 0.25, "{kind}: {moved}");
         drop((space, workers));
@@ -126,8 +126,8 @@ fn overwrite_takes_pages_up_to_98_percent_of_its_device() {
     filled(Kind::Overwrite);
 }
 
-/// A volume that pages fill is overwritten in smaller pieces: its map grows, and the entries of its data. It takes whole blocks, refuses
-/// some of the others in the end, and waits for none without end.
+/// A volume full of pages is overwritten in smaller fragments, so its map and the entries of its data grow. It accepts
+/// whole blocks, eventually refuses some smaller writes, and never waits forever.
 #[test]
 fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
     let kinds = [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite];
@@ -176,8 +176,8 @@ fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
     }
 }
 
-/// A volume that pages fill is killed again and again while it is overwritten. Each time, recovery has to write a checkpoint with the
-/// segments that are left.
+/// A volume full of pages is killed repeatedly while it is overwritten. Each time, recovery must write a checkpoint
+/// with the remaining segments.
 #[test]
 fn a_full_volume_is_recovered_however_often_it_is_killed() {
     for kind in [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite] {
@@ -209,7 +209,7 @@ fn a_full_volume_is_recovered_however_often_it_is_killed() {
                     written[page as usize] = kill;
                 }
                 space.flush().await.expect("flushed");
-                // At any moment of what the volume does in the background.
+                // The kill comes at any moment of the background work.
                 rt.sleep(Duration::from_micros(rng.below(3_000_000))).await;
                 drop((space, workers));
                 (space, workers) = attach().await;
@@ -226,7 +226,7 @@ fn a_full_volume_is_recovered_however_often_it_is_killed() {
     }
 }
 
-/// A superblock may name any page. Found at a review: a page of no sectors ended the program.
+/// Found in a review: a page of no sectors terminated the program. A superblock can name any page size.
 #[test]
 fn a_volume_of_any_page_is_used() {
     for page_sectors in [0, 1, 7, u32::MAX] {

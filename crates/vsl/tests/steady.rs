@@ -1,6 +1,6 @@
-//! What placements cost at steady state, in the engine as it is, beside what the model says.
+//! Costs of placements at steady state in the actual engine, compared with the model.
 //!
-//! With `--nocapture` each test says what it found.
+//! With `--nocapture` each test prints its results.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,19 +18,20 @@ use forebay_vsl::{
 
 const SEGMENT: u64 = 256 << 10;
 const SEGMENTS: u64 = 512;
-/// Lines that a segment holds: blocks go to the headers of its records, mostly two, and to its summary.
+/// Blocks of 4 KiB that a segment holds: a few blocks are used by the headers of its records, mostly two, and by its
+/// summary.
 const PAGES: u64 = SEGMENT / LINE_BYTES - 3;
 
-/// What was written, for what.
+/// Measured amounts of writes.
 #[derive(Debug)]
 struct Found {
-    /// Of all that is not reserved by the layout of segments, this part is live.
+    /// Live fraction of the space that the layout of segments does not reserve.
     utilisation: f64,
-    /// Data moved and data written, for each byte that users wrote.
+    /// Data moved and data written, for each byte that clients wrote.
     amplification: f64,
-    /// What checkpoints wrote of what users wrote.
+    /// Bytes written by checkpoints, for each byte that clients wrote.
     checkpoints: f64,
-    /// All that was written to the medium, for each byte that users wrote.
+    /// All bytes written to the device, for each byte that clients wrote.
     written: f64,
 }
 
@@ -46,7 +47,7 @@ fn making(placement: Kind, layout: Layout, page_sectors: u32, disk: Option<Disk>
     }
 }
 
-/// Makes a volume and opens it.
+/// Creates a volume and opens it.
 async fn made(
     rt: &Rt,
     device: &Rc<dyn Device>,
@@ -61,8 +62,8 @@ async fn made(
     (space, workers)
 }
 
-/// Fills a space to this part of what may be mapped, overwrites it several times, and measures while it is overwritten
-/// `measured` times more.
+/// Fills this part of the mappable space, overwrites it several times, and measures while it is overwritten `measured`
+/// more times.
 fn steady(
     kind: Kind,
     part: f64,
@@ -118,7 +119,7 @@ fn uniform(rng: &Rng, pages: u64) -> u64 {
     rng.below(pages)
 }
 
-/// By rank, with an exponent of 0.99; ranks are scattered over the pages.
+/// Returns a Zipf distribution with an exponent of 0.99. The ranks are scattered over the pages.
 fn zipf(pages: u64) -> impl Fn(&Rng, u64) -> u64 {
     let mut sum = 0.0;
     let sums = (1..=pages).map(|rank| {
@@ -154,13 +155,13 @@ fn every_placement_goes_on_for_ever_with_skewed_updates() {
     for kind in Kind::ALL {
         let found = steady(kind, 0.8, 1, zipf(pages));
         println!("{kind} {found:?}");
-        // One log for all of it writes 2.4 times what users do.
+        // A single log for all data writes 2.4 times the clients' writes.
         assert!(found.amplification < 3.0, "{found:?}");
     }
 }
 
-/// Fills a space of so many segments to the last sector that may be mapped, and then overwrites all of it this often.
-/// Says what was written to the medium, for each byte that users wrote.
+/// Fills a space of `segments` segments to the last mappable sector, and then overwrites all of it `times` times.
+/// Returns the bytes written to the device for each byte that clients wrote.
 fn overfull(kind: Kind, segments: u64, segment: u64, spare_part: u64, times: f64) -> f64 {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -208,8 +209,8 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
             (512, 128 << 10, 16.0),
         ] {
             let written = overfull(kind, segments, segment, 16, 3.0);
-            // A log of which a sixteenth is garbage writes about 8 bytes for each byte of its clients. In a volume of 8 MiB a
-            // sixteenth is four segments, and as many are open.
+            // A log of which a sixteenth is garbage writes about 8 bytes for each byte of its clients. In a volume of 8
+            // MiB, a sixteenth is four segments, and four segments are open.
             assert!(written < most, "{kind} {segments}: {written}");
         }
     }
@@ -235,9 +236,9 @@ fn the_smallest_volumes_go_on_as_well() {
     }
 }
 
-/// What a placement costs for 80 % of the updates to 20 % of the pages, on a volume of which 88 % is data, in segment
-/// writes for a segment's worth of updates: what the log writes is read and written, what is brought home takes
-/// longer by the disk's efficiency.
+/// Returns the cost of a placement for 80 % of the updates to 20 % of the pages, on a volume filled to 88 %. The unit
+/// is segment writes for a segment's worth of updates: data written to the log is read and written, and data written in
+/// place takes longer by the disk's efficiency.
 fn cost_of_skewed(kind: Kind) -> f64 {
     const SEGMENT: u64 = 256 << 10;
     const PAGE: u64 = 4096;
@@ -300,8 +301,9 @@ fn hylog_costs_less_than_a_log_for_skewed_updates_of_a_full_volume() {
     assert!(hylog < 0.96 * lfs, "{hylog} of {lfs}");
 }
 
-/// Fills four fifths of a space with what never changes, and overwrites the rest again and again. Says how often the
-/// least and the most worn segment were begun, and what part of all that was written was moved for wear.
+/// Fills four fifths of a space with data that never changes, and overwrites the rest repeatedly. Returns the numbers
+/// of openings of the least and the most worn segment, and the fraction of all written data that was moved for wear
+/// levelling.
 fn worn(levelling: Levelling) -> ((u32, u32), f64) {
     const SEGMENT: u64 = 128 << 10;
     let executor = Executor::new(Rc::new(VirtualTime::new()));
@@ -330,7 +332,7 @@ fn worn(levelling: Levelling) -> ((u32, u32), f64) {
         }
         let (stats, log, wear) = (space.stats(), space.log_stats(), space.wear());
         println!("{wear:?} {stats:?}");
-        // What is known of wear is kept over a restart.
+        // Wear counts survive a restart.
         space.flush().await.expect("flushed");
         drop((space, workers));
         let opened = open(rt, device, options, false).await;
@@ -352,7 +354,7 @@ fn data_that_never_changes_does_not_keep_its_segments_unworn() {
     assert!(moved > 0.0 && moved < 1.0 / 30.0, "{moved}");
 }
 
-/// A disk without an arm, which does any number of requests at a time.
+/// A disk without an arm, which serves any number of requests at a time.
 struct Flash {
     rt: Rt,
 }
@@ -370,8 +372,8 @@ impl Hooks for Flash {
     }
 }
 
-/// Overwrites three quarters of a volume at random, by 32 writers at a time. Says what checkpoints wrote for each byte that is
-/// written otherwise.
+/// Overwrites three quarters of a volume at random, with 32 concurrent writers. Returns the bytes written by
+/// checkpoints for each byte of other writes.
 fn checkpoints_beside_writers(kind: Kind) -> f64 {
     const SEGMENT: u64 = 1 << 20;
     const SEGMENTS: u64 = 2048;
@@ -418,7 +420,7 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
                 writer.await;
             }
         };
-        // The first writes use up the free segments; cleaning begins behind them.
+        // The first writes use up the free segments. Cleaning begins after them.
         overwrite(2).await;
         let (before, log) = (space.stats(), space.log_stats());
         overwrite(3).await;
@@ -438,8 +440,8 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
     executor.block_on(work)
 }
 
-/// Found by a benchmark: the cleaner began with more segments than it had room to move, since what is kept for the next checkpoint
-/// grows meanwhile, and made checkpoints to go on.
+/// Found by a benchmark: the cleaner began with more segments than it had space to move, since the reserve for the next
+/// checkpoint grows meanwhile, and made checkpoints to continue.
 #[test]
 fn checkpoints_write_a_twentieth_beside_many_writers() {
     for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! Segments without a summary: what is found in them, with and without damage.
+//! Segments without a summary: recovery of their contents, with and without damage.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn block(world: &World, at: u64) -> Vec<u8> {
     block
 }
 
-/// Where the segments begin that hold a record, and whether they end with a summary.
+/// Returns the offsets of segments that contain a record, and whether they end with a summary.
 fn segments(world: &World) -> Vec<(u64, bool)> {
     let all = (0..world.shape.segments).map(|n| (1 << 20) + n * SEGMENT);
     let used = all.filter(|at| block(world, *at).starts_with(RECORD));
@@ -36,7 +36,7 @@ fn segments(world: &World) -> Vec<(u64, bool)> {
     used.map(|at| (at, ends(at))).collect()
 }
 
-/// Where the headers of the records in a segment begin.
+/// Returns the offsets of the headers of the records in a segment.
 fn headers(world: &World, segment: u64) -> Vec<u64> {
     let all = (segment..segment + SEGMENT).step_by(4096);
     let number = |at: u64| block(world, at)[40..48].to_vec();
@@ -79,7 +79,7 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
             }
         }
         volume.flush().await;
-        // This says that all before it is durable.
+        // This record proves that all earlier records are durable.
         write(&volume, 64, 100 * MIB, LINE_SECTORS).await;
         volume.flush().await;
         drop(volume);
@@ -100,7 +100,7 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
         let (space, workers, _) = opened.await.expect("opened");
         let (reads, bytes) = (faults.reads.get(), faults.bytes_read.get());
         println!("{reads} reads of {bytes} bytes");
-        // The segments of the queue that were not opened are looked at, too.
+        // Unopened segments of the queue are examined as well.
         assert!(reads < 4 * 66 + 2 * 70, "{reads}");
         assert!(bytes < 3 << 20, "{bytes}");
         space.audit().await.expect("all is counted");
@@ -112,8 +112,8 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
     });
 }
 
-/// Writes records of more than half a segment, so that some segments have one and a part of another. Returns where
-/// such a segment begins.
+/// Writes records of more than half a segment, so that some segments contain one record and a part of another. Returns
+/// the offset of such a segment.
 async fn two_records(world: &World, volume: &Volume) -> u64 {
     write(volume, 1, 100 * MIB, MIB).await;
     volume.flush().await;
@@ -135,7 +135,7 @@ async fn two_records(world: &World, volume: &Volume) -> u64 {
     with_two.expect("a bare segment of two long records").0
 }
 
-/// Sectors of 4 KiB blocks of the space that lie in a range of the device.
+/// Returns the sectors of 4 KiB blocks of the space that lie in a range of the device.
 async fn blocks_in(volume: &Volume, range: std::ops::Range<u64>) -> Vec<u64> {
     let mut found = Vec::new();
     for from in [0, 100 * MIB] {
@@ -170,7 +170,7 @@ fn data_that_a_damaged_header_has_the_checksums_of_is_an_error_and_other_data_is
                 }
             }
             volume.audit().await;
-            // A header that was only read wrongly: nothing remembers that.
+            // A header was only read wrongly: this must not be remembered.
             rot(&world, header + 100);
             for at in blocks_in(&volume, segment..segment + SEGMENT).await {
                 assert!(volume.read(at, LINE_SECTORS).await.is_ok());
@@ -198,7 +198,7 @@ fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
             };
             assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
             assert!(world.image() == before, "the device was changed");
-            // With the loss accepted, what was written before it is there.
+            // With the loss accepted, the data written before is present.
             let opened = open(world.rt.clone(), world.below(), Options::default(), true);
             let (space, workers, _) = opened.await.expect("opened");
             space.audit().await.expect("all is counted");
@@ -209,7 +209,7 @@ fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
     }
 }
 
-/// Writes versions of scattered blocks in batches of 200, so that each segment has a record or two.
+/// Writes versions of scattered blocks in batches of 200, so that each segment has one or two records.
 async fn rewrite(volume: &Volume, model: &mut Model, keys: &[u64]) {
     for some in keys.chunks(200) {
         let mut batch = Batch::new();
@@ -253,7 +253,7 @@ fn segments_of_moved_data_are_recovered_by_few_reads() {
     });
 }
 
-/// Each block of data has its own checksum in the map, but the cleaner finds it by the header.
+/// Each block of data has its own checksum in the map, but the cleaner finds it through the header.
 #[test]
 fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_it_is_live() {
     for damaged in [0, 1] {
@@ -287,7 +287,7 @@ fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_i
             let begins = headers(&world, segment);
             let header = begins[damaged];
             rot(&world, header + 50);
-            // Blocks that the header listed, which stay.
+            // Blocks listed by the damaged header, which cannot be moved.
             let end = if damaged == 0 {
                 begins[1]
             } else {
@@ -323,7 +323,7 @@ fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_i
             drop(volume);
             let volume = world.open(Options::default()).await;
             model.compare(&volume).await;
-            // Once they are overwritten, the segment is of use again.
+            // The segment is usable again once these blocks are overwritten.
             let kept: Vec<u64> = kept.into_iter().collect();
             rewrite(&volume, &mut model, &kept).await;
             rewrite(&volume, &mut model, &others).await;
@@ -337,7 +337,7 @@ fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_i
     }
 }
 
-/// Data of which each sector begins as a summary does.
+/// Returns data in which each sector begins like a summary.
 fn forged() -> Buf {
     let mut forged = BufMut::copy_of(&content(3, 3, MIB * SECTOR_BYTES));
     for sector in forged.chunks_exact_mut(512) {
@@ -346,7 +346,7 @@ fn forged() -> Buf {
     forged.freeze()
 }
 
-/// Asserts that segments that seem to end with a summary do. Returns the number of others.
+/// Asserts that segments that seem to end with a summary have one. Returns the number of other segments.
 fn bare_of(world: &World) -> usize {
     let (bare, with): (Vec<_>, Vec<_>) = segments(world)
         .into_iter()
@@ -358,13 +358,13 @@ fn bare_of(world: &World) -> usize {
     bare.len()
 }
 
-/// A client that knows how summaries look writes them everywhere: none gets to the end of a segment.
+/// A client that knows the format of summaries writes them everywhere. None of them must reach the end of a segment.
 #[test]
 fn no_data_of_clients_is_taken_for_a_summary() {
     on_a_volume(shape(48, Kind::Lfs), async move |world| {
         let volume = world.open(Options::default()).await;
         for n in 0..60 {
-            // Pieces begin where blocks do, and elsewhere.
+            // Fragments begin at block boundaries, and elsewhere.
             let at = n % 20 * 2 * MIB + n / 20;
             volume.apply(&Batch::of_write(Sector(at), forged())).await;
             volume.flush().await;
@@ -383,7 +383,7 @@ fn no_data_of_clients_is_taken_for_a_summary() {
     });
 }
 
-/// The same where the data of other clients lies at the end of segments, and is overwritten in place.
+/// Data of other clients lies at the end of segments, and is overwritten in place with forged summaries.
 #[test]
 fn no_data_that_is_written_in_place_is_taken_for_a_summary() {
     on_a_volume(shape(64, Kind::Overwrite), async move |world| {

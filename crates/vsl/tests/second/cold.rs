@@ -1,4 +1,4 @@
-//! Most of a full volume is cold, with a little garbage among it, and the rest is overwritten for ever.
+//! Full volumes with mostly cold data and a little garbage among it. The rest is overwritten constantly.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use forebay_vsl::{Batch, Kind, Options};
 
 use crate::world::{Model, SOON, Shape, content, on_a_volume};
 
-/// One in so many cold blocks is overwritten once.
+/// One of this number of cold blocks is overwritten once.
 const EVERY: u64 = 250;
 
-/// Uses `fill` % of a volume of the usual length, and overwrites `hot` % of that `times` times. Returns the bytes
+/// Fills `fill` % of a volume of the usual length, and overwrites `hot` % of it `times` times. Returns the bytes
 /// written to the device for each byte of clients.
 fn overwritten(kind: Kind, fill: u64, hot: u64, times: u64, how: Durability) -> f64 {
     let shape = Shape {
@@ -49,7 +49,7 @@ fn overwritten(kind: Kind, fill: u64, hot: u64, times: u64, how: Durability) -> 
     })
 }
 
-/// Found by a hostile review: the cleaner had no segment worth cleaning, and checkpoints were made for ever.
+/// Found by a hostile review: no segment was worth cleaning, and checkpoints were made forever.
 #[test]
 fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
     for kind in Kind::ALL {
@@ -60,7 +60,7 @@ fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
     }
 }
 
-/// Found by a hostile review: with durable writes the records' headers took the room that the cleaner made.
+/// Found by a hostile review: with durable writes, the records' headers took the space that the cleaner gained.
 #[test]
 fn durable_writes_go_on_where_a_full_volume_is_cold() {
     for kind in Kind::ALL {
@@ -68,7 +68,7 @@ fn durable_writes_go_on_where_a_full_volume_is_cold() {
     }
 }
 
-/// Two writers compete with the cleaner for segments, and the volume is opened anew at any moment of both.
+/// Two writers compete with the cleaner for segments, and the volume is opened again at any moment of both.
 #[test]
 fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
     for seed in 0..8 {

@@ -19,7 +19,7 @@ const SEGMENT: u64 = 128 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The duration of the fault.
 const FAULT: Duration = Duration::from_secs(250);
-/// A write may end so much later than its patience.
+/// Maximum time by which a write may end later than its patience.
 const LATE: Duration = Duration::from_secs(5);
 
 /// Ends of the writes of all writers.
@@ -30,7 +30,7 @@ struct Ends {
     longest: Duration,
 }
 
-/// A crowd of writers, each of which has blocks of its own.
+/// A crowd of writers with separate blocks.
 struct Crowd {
     world: World,
     model: Rc<RefCell<Model>>,
@@ -88,7 +88,7 @@ impl Crowd {
     }
 }
 
-/// Fills the volume with blocks side by side until it refuses the next one.
+/// Fills the volume with adjacent blocks until it refuses the next block.
 async fn filled(volume: &Volume) -> Model {
     let mut blocks = 0;
     let full = loop {
@@ -145,8 +145,8 @@ fn crowded(kind: Kind) {
     });
 }
 
-/// Found by reading: when the turn of a queued writer came and its patience had ended, it still waited for another second, so that the
-/// last of 32 writers got its error after 81 s instead of 60 s.
+/// Found by reading the code: a queued writer that reached the front after its patience had ended still waited for
+/// another second, so the last of 32 writers got its error after 81 s instead of 60 s.
 #[test]
 fn many_writers_on_a_full_volume_go_on_after_reads_have_failed_for_minutes() {
     for kind in Kind::ALL {

@@ -1,5 +1,5 @@
-//! A recovery that is cut, or whose flush fails, behind a process that was killed: what it read was on the device, but not
-//! durable. And durable writes that fail, by which a device may forget what is not durable.
+//! A recovery that is interrupted, or whose flush fails, after a process was killed: the data that it read was on the
+//! device, but not durable. Also failed durable writes after which a device may lose data that is not durable.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use forebay_vsl::{Kind, Options, SpaceError, open};
 use crate::world::{Model, SOON, Shape, Volume, World, content, on_a_volume};
 
 const BLOCK: usize = 4096;
-/// Blocks of the volume that are durable.
+/// Number of durable blocks of the volume.
 const WRITTEN: u64 = 200;
 
-/// The blocks in which two images differ.
+/// Returns the blocks in which two images differ.
 fn changed(one: &[u8], other: &[u8]) -> Vec<usize> {
     let blocks = (0..one.len()).step_by(BLOCK);
     blocks
@@ -22,7 +22,7 @@ fn changed(one: &[u8], other: &[u8]) -> Vec<usize> {
         .collect()
 }
 
-/// The device forgets what was written to these blocks.
+/// Makes the device lose the writes to these blocks.
 fn forget(world: &World, blocks: &[usize], before: &[u8]) {
     for at in blocks {
         let block = &before[*at..*at + BLOCK];
@@ -30,7 +30,7 @@ fn forget(world: &World, blocks: &[usize], before: &[u8]) {
     }
 }
 
-/// A volume of which a client has flushed some blocks, and the expected content.
+/// Opens a volume and flushes some blocks. Returns it with the expected contents.
 async fn flushed(world: &World) -> (Volume, Model) {
     let volume = world.open(Options::default()).await;
     let mut model = Model::of_blocks(WRITTEN);
@@ -49,8 +49,8 @@ fn shape(kind: Kind) -> Shape {
     }
 }
 
-/// A process is killed behind writes that no client flushed. The next one recovers them, its first flush fails, and the device
-/// forgets what that was for.
+/// A process is killed after writes that no client flushed. The next process recovers them, its first flush fails, and
+/// the device loses the unflushed writes.
 #[test]
 fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
     for kind in [Kind::Lfs, Kind::HyLogSepBit] {
@@ -90,9 +90,9 @@ fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
     }
 }
 
-/// A process is killed behind writes that no client flushed. The next one recovers them, and is cut after some writes by a loss
-/// of power. What it found is gone then, though it had flushed the device, but what it wrote is there. A third one opens the
-/// volume, and goes on.
+/// A process is killed after writes that no client flushed. The next process recovers them, and is interrupted after
+/// some writes by a power failure. The recovered records are then lost although the process flushed the device, but its
+/// own writes remain. A third process opens the volume and continues.
 fn killed_then_cut(kind: Kind, cut_after: u64, writes: u64) {
     let shape = Shape {
         segments: 512,
@@ -144,7 +144,7 @@ fn what_a_recovery_wrote_that_was_cut_is_not_taken_for_what_a_later_one_wrote() 
     }
 }
 
-/// Begins a checkpoint, and waits until its superblock is being written. That takes until [`fail_superblock`].
+/// Begins a checkpoint, and waits until its superblock is being written. This write is held until [`fail_superblock`].
 async fn hold_superblock(world: &World, volume: &Volume) -> Task<Result<(), SpaceError>> {
     world.device.held.set(Some((Op::Write, 0)));
     let space = volume.space.clone();
@@ -155,7 +155,7 @@ async fn hold_superblock(world: &World, volume: &Volume) -> Task<Result<(), Spac
     checkpoint
 }
 
-/// The superblock cannot be written.
+/// Makes the writes of the superblock fail.
 async fn fail_superblock(world: &World) {
     world.device.superblocks_fail.set(true);
     world.device.held.set(None);
@@ -164,8 +164,8 @@ async fn fail_superblock(world: &World) {
     }
 }
 
-/// A write with FUA fails, which the device may carry out by a flush: it forgets what was in its cache, and works again before it
-/// reports the failure. A flush between the two would make nothing durable.
+/// A write with FUA fails. The device may implement FUA by a flush: it loses the data in its cache, and works again
+/// before it reports the failure. A flush between the two events would not make that data durable.
 #[test]
 fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
     on_a_volume(shape(Kind::Lfs), async move |world| {
@@ -194,12 +194,13 @@ fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
     });
 }
 
-/// The same for a durable write of the log: the device may carry it out by a write and a flush, and forget the write between.
+/// A durable write of the log at the same time: the device may implement it by a write and a flush, and lose the write
+/// in between.
 #[test]
 fn nothing_is_written_durably_beside_a_superblock_that_fails_in_the_end() {
     on_a_volume(shape(Kind::Lfs), async move |world| {
         let (volume, mut model) = flushed(&world).await;
-        // Nothing else is to be made durable.
+        // No other data must become durable.
         let checkpoint = hold_superblock(&world, &volume).await;
         world.rt.sleep(Duration::from_secs(1)).await;
         let durable = world.image();

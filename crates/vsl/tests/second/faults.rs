@@ -1,4 +1,4 @@
-//! A device that fails for a while, and damage to the map: writers go on when the device works again.
+//! A device that fails for a while, and damage to the map: writers continue when the device works again.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ async fn in_use(volume: &Volume, rng: &Rng) -> Model {
     model
 }
 
-/// Overwrites blocks for a time, as far as writes are done meanwhile. A write that is cut short may have been done
-/// or not: these blocks are written again in the end. Returns the number of writes that were refused.
+/// Overwrites blocks for a time, as far as writes succeed meanwhile. An interrupted write may or may not have been
+/// applied: these blocks are written again at the end. Returns the number of refused writes.
 async fn write_for(
     world: &World,
     volume: &Volume,
@@ -100,7 +100,7 @@ fn writers_go_on_after_reads_have_failed_for_a_third_of_a_second() {
     reads_fail_for(Duration::from_millis(300));
 }
 
-/// The same for an hour. The simulator found that writers waited all of it for segments, and got no error.
+/// Reads fail for an hour. Found by the simulator: writers waited for segments the whole time, and got no error.
 #[test]
 fn writers_go_on_after_reads_have_failed_for_an_hour() {
     reads_fail_for(Duration::from_secs(3600));
@@ -119,7 +119,7 @@ async fn filled(volume: &Volume, from: u64) -> u64 {
     unreachable!()
 }
 
-/// Memory for so few nodes of the map that most of them have to be read.
+/// Returns options with memory for so few nodes of the map that most nodes must be read.
 fn little_map() -> Options {
     Options {
         map_bytes: 64 << 10,
@@ -127,7 +127,8 @@ fn little_map() -> Options {
     }
 }
 
-/// Fills a volume and trims most of it in one batch. Reads fail from then on. Returns the number of blocks that filled it, too.
+/// Fills a volume and trims most of it in one batch. Reads fail from then on. Also returns the number of blocks that
+/// filled the volume.
 async fn trimmed_and_failing(world: &World) -> (Volume, u64) {
     let volume = world.open(little_map()).await;
     let all = filled(&volume, 0).await;
@@ -143,8 +144,8 @@ async fn trimmed_and_failing(world: &World) -> (Volume, u64) {
     (volume, all)
 }
 
-/// Found by a hostile review: the search through trimmed subtrees ended with the first read that failed, and what
-/// lay below them was never free again.
+/// Found by a hostile review: the reaper stopped at the first read that failed, and the space below the trimmed
+/// subtrees was never freed.
 #[test]
 fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
     on_a_volume(SHAPE, async |world| {
@@ -166,14 +167,14 @@ fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
     });
 }
 
-/// Found by the simulator: the pause before the search through trimmed subtrees tried again was made once only, and a device
-/// that failed at once was asked as fast as it could fail.
+/// Found by the simulator: the reaper paused only once before it tried again. A device that failed immediately was then
+/// asked as fast as it could fail.
 #[test]
 fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
     on_a_volume(SHAPE, async |world| {
         let (volume, _) = trimmed_and_failing(&world).await;
         world.rt.sleep(Duration::from_secs(60)).await;
-        // Tries after 100 ms, and then after twice as long each time, up to 2 s: of this search, and of the cleaner.
+        // Tries after 100 ms, and then after twice as long each time, up to 2 s: by the reaper and by the cleaner.
         let tries = world.device.failed.get();
         assert!((5..200).contains(&tries), "{tries}");
         world.device.reads_fail.set(false);
@@ -183,7 +184,7 @@ fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
     });
 }
 
-/// Changes bytes in the leaf of the map that describes this sector.
+/// Changes bytes in the leaf of the map that describes these sectors.
 fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
     let (from, to) = (1 << 20, (1 << 20) + SHAPE.segments * SHAPE.segment);
     for at in (from..to).step_by(4096) {
@@ -198,7 +199,7 @@ fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
     panic!("no leaf of these sectors is on the device");
 }
 
-/// Found by a hostile review: one damaged leaf below a trim made writers wait for ever.
+/// Found by a hostile review: one damaged leaf below a trim made writers wait forever.
 #[test]
 fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
     on_a_volume(SHAPE, async |world| {
@@ -232,7 +233,7 @@ fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
         volume.trim((from + 1) * STRIDE, 100 * STRIDE).await;
         volume.flush().await;
         drop(volume);
-        // What is live is counted again: the room comes back.
+        // Live data is counted again, so the space becomes free.
         let volume = world.open(options).await;
         let more = filled(&volume, from + written).await;
         assert!(more > 100, "{more}");
@@ -240,7 +241,8 @@ fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
     });
 }
 
-/// Found by a hostile review: a read that never ended kept a segment from being opened, and all others behind it.
+/// Found by a hostile review: a read that never ended prevented a segment from being opened, and all segments behind
+/// it.
 #[test]
 fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
     on_a_volume(SHAPE, async |world| {
@@ -281,8 +283,7 @@ fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
     });
 }
 
-/// Found by a hostile review: closing went on for as long as the cleaner had work, which on a full volume is for
-/// ever.
+/// Found by a hostile review: closing took as long as the cleaner had work, which on a full volume is forever.
 #[test]
 fn a_volume_settles_within_ten_seconds_while_the_cleaner_has_work() {
     on_a_volume(SHAPE, async |world| {

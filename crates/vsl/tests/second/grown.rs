@@ -28,13 +28,13 @@ fn shape(segments: u64) -> Shape {
     }
 }
 
-/// The device becomes as long as so many segments and a part of one need.
+/// Extends the device to the length of `segments` segments and a part of another.
 fn extend(world: &World, segments: u64) {
     let len = SEGMENTS_AT + segments * SEGMENT + SEGMENT / 2;
     world.device.below.grow(len);
 }
 
-/// Writes new blocks from `first` on until the volume is full. Returns how many fitted.
+/// Writes new blocks from `first` on until the volume is full. Returns the number of blocks that fitted.
 async fn fill(volume: &Volume, model: &mut Model, first: u64) -> u64 {
     for n in first..model.len() {
         match volume.try_apply(&model.next(n), Durability::Flush).await {
@@ -46,7 +46,7 @@ async fn fill(volume: &Volume, model: &mut Model, first: u64) -> u64 {
     panic!("the volume did not get full");
 }
 
-/// Full to the last block, so that a checkpoint with a longer table has no more room than is kept for it.
+/// The volume is full to the last block, so that a checkpoint with a longer table has only its reserved space.
 #[test]
 fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
     for (before, after) in [(40, 60), (40, 300), (600, 5000)] {
@@ -61,7 +61,7 @@ fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
             volume.audit().await;
             let more = volume.space.capacity().mappable - room;
             let expected = (after - before) * SEGMENT;
-            // Some of the new segments is kept free as well.
+            // Some of the new segments are kept free as well.
             assert!(
                 more > expected / 10 && more <= expected,
                 "{more} of {expected}"
@@ -117,14 +117,14 @@ fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind
             model.write(&volume, n * 7 % 2000, Durability::Flush).await;
             n += 1;
             if !grown.get() {
-                // So that the volume is not full before it has grown.
+                // Slow down, so that the volume is not full before it has grown.
                 world.rt.sleep(Duration::from_micros(100)).await;
             }
         }
         growing.await;
         volume.flush().await;
         volume.audit().await;
-        // Not closed: what came behind the checkpoint is recovered, from new segments as well.
+        // The volume was not closed: records behind the checkpoint are recovered, also from new segments.
         drop(volume);
         let volume = world.open(Options::default()).await;
         assert!(volume.recovery.entries > 0);
@@ -162,10 +162,10 @@ fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
     Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
 }
 
-/// Blocks that are written and flushed before the disk grows.
+/// Number of blocks that are written and flushed before the disk grows.
 const OLD: u64 = 200;
 
-/// A disk with a volume of 40 segments that holds something.
+/// Returns a disk with a volume of 40 segments that contains data.
 fn used() -> Image {
     let empty = Image::new(SEGMENTS_AT + 40 * SEGMENT);
     let machine = machine(1, None, &empty);
@@ -197,8 +197,8 @@ fn used() -> Image {
     machine.cut(Coin::Keep)[Medium].clone()
 }
 
-/// Grows a volume in use from 40 to 700 segments, so by several checkpoints; the power goes at request `cut_at`. Returns how
-/// many blocks were durable behind that, and what is on the disk.
+/// Grows a volume in use from 40 to 700 segments, which takes several checkpoints. The power fails at request `cut_at`.
+/// Returns the number of blocks that are durable afterwards, whether the growth completed, and the disk.
 fn grown_with_a_cut(image: &Image, cut_at: u64) -> (u64, bool, Machine<Medium>) {
     let machine = machine(cut_at, Some(cut_at), image);
     let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
@@ -220,7 +220,7 @@ fn grown_with_a_cut(image: &Image, cut_at: u64) -> (u64, bool, Machine<Medium>) 
     (durable.get(), ended.is_some(), machine)
 }
 
-/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+/// One seed is one scenario: the time of the power failure, and the blocks that reached the disk by then.
 #[test]
 fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_be() {
     let image = used();
@@ -238,7 +238,7 @@ fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_
                 space.audit().await.expect("all is counted");
                 for block in 0..OLD + durable {
                     let bytes = if block < OLD { 4096 } else { 65536 };
-                    // Those behind lie over each other, by their first blocks.
+                    // Later blocks overlap each other; each is identified by its first block.
                     let buf = BufMut::zeroed(4096);
                     let read = space.read(Sector(block * LINE_SECTORS), buf).await;
                     let read = read.expect("read");

@@ -11,15 +11,14 @@ use crate::world::{Shape, Volume, World, content, on_a_volume};
 const BLOCK: u64 = 5;
 const DAMAGED: u64 = 100;
 
-/// What became of the block.
+/// Fate of the block.
 struct Outcome {
-    /// True if it lies elsewhere than where it was written in place.
+    /// True if the block was moved from the place of its write in place.
     moved: bool,
     read: Result<bool, SpaceError>,
 }
 
-/// Writes a block whole or in two halves, and then whole again, so that it is written in place. Returns where it
-/// lies.
+/// Writes a block whole or in two halves, and then whole again, so that it is written in place. Returns its place.
 async fn written_in_place(world: &World, volume: &Volume, blocks: u64, halves: bool) -> u64 {
     let half = LINE_SECTORS / 2;
     for n in 0..blocks * 8 / 10 {
@@ -57,8 +56,8 @@ async fn written_in_place(world: &World, volume: &Volume, blocks: u64, halves: b
     place.expect("it is on the device")
 }
 
-/// Trims nearly all of the segment that the block lies in and much of all others, writes as much elsewhere, and
-/// waits until the cleaner has read the block.
+/// Trims nearly all of the block's segment and much of all other segments, writes as much elsewhere, and waits until
+/// the cleaner has read the block.
 async fn cleaned(world: &World, volume: &Volume, blocks: u64, place: u64) {
     let mut trim = Batch::new();
     trim.trim(Sector(0), BLOCK * LINE_SECTORS);
@@ -119,8 +118,8 @@ fn cleaned_after(halves: bool, damage: bool) -> Outcome {
     })
 }
 
-/// Found by a hostile review: the cleaner compared the halves that the block was first written as with no checksum,
-/// and gave the damaged data a new one.
+/// Found by a hostile review: the cleaner compared the original halves of the block with no checksum, and gave the
+/// damaged data a new checksum.
 #[test]
 fn damage_to_a_block_written_in_place_over_two_halves_stays_an_error_when_it_is_cleaned() {
     let outcome = cleaned_after(true, true);
@@ -132,7 +131,7 @@ fn damage_to_a_block_written_in_place_over_two_halves_stays_an_error_when_it_is_
     assert!(!outcome.moved, "damaged data is not copied");
 }
 
-/// The same for a block that was always written whole.
+/// The block was always written whole.
 #[test]
 fn damage_to_a_block_written_in_place_over_a_whole_one_stays_an_error_when_it_is_cleaned() {
     let outcome = cleaned_after(false, true);
@@ -144,7 +143,7 @@ fn damage_to_a_block_written_in_place_over_a_whole_one_stays_an_error_when_it_is
     assert!(!outcome.moved, "damaged data is not copied");
 }
 
-/// The two tests above rest on this: without damage, the cleaner moves the block.
+/// The two tests above depend on this: without damage, the cleaner moves the block.
 #[test]
 fn a_block_written_in_place_is_moved_when_its_segment_is_cleaned() {
     for halves in [true, false] {

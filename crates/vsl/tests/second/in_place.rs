@@ -1,4 +1,4 @@
-//! A block that is written in place slowly, while the log goes around.
+//! A block whose write in place is slow, while the log wraps around.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const BLOCK: u64 = 5;
 /// Blocks from here on are written once each, to fill segments, and trimmed.
 const FILLER: u64 = 1000;
 
-/// Writes blocks that push what was written before them out of memory.
+/// Writes blocks until earlier data is no longer in memory.
 async fn fill(volume: &Volume, next: &mut u64, blocks: u64) {
     for _ in 0..blocks {
         let at = Sector(*next * LINE_SECTORS);
@@ -29,8 +29,8 @@ async fn fill(volume: &Volume, next: &mut u64, blocks: u64) {
     }
 }
 
-/// Found by a hostile review: the write in place was confirmed by comparing places of the device only, and the
-/// newest version lay where the one that was written in place had been copied from.
+/// Found by a hostile review: the write in place was confirmed by comparing places of the device only. The newest
+/// version lay at the old place of the copy that was written in place.
 #[test]
 fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_copy() {
     on_a_volume(SHAPE, async |world| {
@@ -61,13 +61,13 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
             copy = volume.place(at).await;
         }
         let copy = copy.expect("it is on the device");
-        // The log goes around until the newest version lies on the device where that copy lay.
+        // The log wraps around until the newest version lies at the old place of that copy on the device.
         let mut rounds = 0;
         loop {
             rounds += 1;
             assert!(rounds < 6000, "the log does not come to this place again");
             model.write(&volume, BLOCK, Durability::Flush).await;
-            // The log advances by another amount in each round, so that every place has its turn.
+            // The log advances by a different amount in each round, so that it reaches every place.
             fill(&volume, &mut next, 20 + rounds * rounds % 17).await;
             volume
                 .trim(FILLER * LINE_SECTORS, (next - FILLER) * LINE_SECTORS)
@@ -97,9 +97,9 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
     });
 }
 
-/// Found by the simulator of aged volumes: data of a record had been overwritten in place, and the headers that say that the
-/// record was durable lay in segments that the checkpoint's queue did not have yet. Recovery took the record for a torn end, and
-/// all that was flushed was lost.
+/// Found by the simulator of aged volumes: data of a record had been overwritten in place. The headers that proved the
+/// record durable were in segments that the checkpoint's queue did not contain yet. Recovery treated the record as a
+/// torn end, and all flushed data was lost.
 #[test]
 fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_the_flush() {
     const LARGE: Shape = Shape {
@@ -113,7 +113,7 @@ fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
-            // What these overwrite was not durable when any header before theirs was composed.
+            // The data that these writes overwrite was not durable when any earlier header was composed.
             for n in [0, 1, 2, 30, 31] {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -126,8 +126,8 @@ fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_
     }
 }
 
-/// Found by the simulator: most garbage lay in segments that waited for the write in place. The cleaner emptied
-/// segments that it had just filled, without end.
+/// Found by the simulator: most garbage was in segments that waited for the write in place. The cleaner repeatedly
+/// emptied segments that it had just filled.
 #[test]
 fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
     on_a_volume(SHAPE, async |world| {
@@ -151,8 +151,8 @@ fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
                 .await;
         }
         world.rt.sleep(SOON).await;
-        // A block that is trimmed first is not written in place. In the end writers wait: most garbage lies in segments that
-        // the cleaner may not empty while a write in place is held up.
+        // A block that is trimmed first is not written in place. Eventually writers wait: most garbage is in segments
+        // that the cleaner may not empty while a write in place is held.
         let (mut written, mut waits) = (0, false);
         while !waits {
             written += 1;

@@ -15,7 +15,7 @@ use crate::world::{Model, Shape, Volume, World, add, content, on_a_clock, on_a_v
 
 /// Bytes of a record's header.
 const HEADER: u64 = 4096;
-/// A volume is idle for so long before its process is killed.
+/// Idle time of a volume before its process is killed.
 const IDLE: Duration = Duration::from_secs(2);
 
 fn shape(kind: Kind) -> Shape {
@@ -37,7 +37,7 @@ async fn idle_behind_a_flush(volume: &Volume, how: Durability) {
     volume.rt.sleep(IDLE).await;
 }
 
-/// The byte of the device where the data of the last record lies.
+/// Returns the byte of the device at which the data of the last record lies.
 fn last_data(world: &World) -> u64 {
     let (image, data) = (world.image(), content(3, 2, HEADER));
     let mut blocks = image.chunks_exact(HEADER as usize);
@@ -52,7 +52,7 @@ async fn damage(world: &World, at: u64) {
     written.expect("written");
 }
 
-/// The first record that is missing, and the last that was durable, if the volume is refused because of them.
+/// Returns the first missing record and the last durable record, if the volume is refused because of them.
 async fn missing(world: &World) -> Option<(u64, u64)> {
     let opened = open(world.rt.clone(), world.below(), Options::default(), false).await;
     match opened {
@@ -62,7 +62,7 @@ async fn missing(world: &World) -> Option<(u64, u64)> {
     }
 }
 
-/// What was flushed last was gone, and the older data of the same sectors came back, without an error.
+/// The data of the last flush was lost, and older data of the same sectors was returned without an error.
 #[test]
 fn damage_to_the_data_of_the_last_flushed_record_is_reported() {
     for kind in [Kind::Lfs, Kind::HyLogSepBit] {
@@ -87,7 +87,7 @@ fn damage_to_the_data_of_the_last_flushed_record_is_reported() {
     }
 }
 
-/// The same for the record's header: the record is missing.
+/// Damage to the record's header: the record is missing.
 #[test]
 fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
     on_a_volume(shape(Kind::Lfs), async move |world| {
@@ -101,12 +101,12 @@ fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
         }
         let opened = open(world.rt.clone(), world.below(), Options::default(), true).await;
         drop(opened.expect("opened, with a loss"));
-        // The volume goes on with the numbers of the records that are lost.
+        // The volume continues with the numbers of the lost records.
         assert_eq!(missing(&world).await, None);
     });
 }
 
-/// Counts the times at which it jumps.
+/// Counts the jumps of the virtual time.
 #[derive(Default)]
 struct CountingTime {
     below: VirtualTime,
@@ -148,7 +148,7 @@ fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
             assert_eq!(superblocks(), 0, "nothing is new");
             let slept = clock.jumps.take();
             assert!(slept < 5, "{slept} wakes, {jumps} before");
-            // What is not flushed is not noted.
+            // A record that is not flushed is not noted.
             let data = content(5, 5, HEADER);
             volume.apply(&Batch::of_write(Sector(0), data)).await;
             world.rt.sleep(IDLE).await;
@@ -160,7 +160,7 @@ fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
     });
 }
 
-/// Each later record is the proof for the one before it.
+/// Each later record confirms the record before.
 #[test]
 fn nothing_is_noted_while_flushes_follow_each_other() {
     on_a_volume(shape(Kind::Lfs), async move |world| {
@@ -201,7 +201,7 @@ fn a_note_that_fails_holds_up_nothing_and_is_tried_again() {
     });
 }
 
-/// A checkpoint's superblock waits for that of a note, and has a later generation.
+/// The superblock of a checkpoint waits for the superblock of a note, and has a later generation.
 #[test]
 fn a_note_and_a_checkpoint_at_once_leave_both_copies_with_the_checkpoint() {
     on_a_volume(shape(Kind::Lfs), async move |world| {

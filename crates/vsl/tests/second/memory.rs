@@ -1,4 +1,4 @@
-//! The map's memory is bounded, and no task keeps all others from running for long.
+//! Bounds of the map's memory, and of the time that a task runs without a pause.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ const SHAPE: Shape = Shape {
     kind: Kind::Lfs,
 };
 
-/// Found by a hostile review: changed leaves stayed in memory without a bound, and each read searched through all
-/// of them.
+/// Found by a hostile review: changed leaves stayed in memory without a bound, and each read searched through all of
+/// them.
 #[test]
 fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
     const LEAVES: u64 = 20_000;
@@ -64,8 +64,8 @@ fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
     });
 }
 
-/// Found by a hostile review: the cleaner kept all of the map that it had loaded in memory, and recovery had more
-/// to apply than its bound.
+/// Found by a hostile review: the cleaner kept all loaded nodes of the map in memory, and recovery had more entries to
+/// apply than its bound.
 #[test]
 fn cleaning_and_an_idle_hour_keep_to_the_bounds_of_memory_and_recovery() {
     const ENTRIES: u64 = 2000;
@@ -113,12 +113,11 @@ fn cleaning_and_an_idle_hour_keep_to_the_bounds_of_memory_and_recovery() {
     });
 }
 
-/// Found by a hostile review: a checkpoint of many changed leaves kept all other tasks from running until it was
-/// composed.
+/// Found by a hostile review: a checkpoint of many changed leaves blocked all other tasks until it was composed.
 #[test]
 fn other_tasks_run_while_a_checkpoint_of_many_leaves_is_composed() {
     const LEAVES: u64 = 10_000;
-    // The device takes no time: the checkpoint yields of its own accord or not at all.
+    // The device takes no time, so only the checkpoint itself can yield.
     on_a_device(SHAPE, async |world| {
         world.create().await;
         let volume = world.open(Options::default()).await;

@@ -1,4 +1,4 @@
-//! Epochs and numbers of segments: each belongs to one opening of the volume, whatever becomes of that.
+//! Epochs and numbers of segments: each belongs to one opening of the volume, successful or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Header {
     record: u64,
 }
 
-/// The headers of records on a device, by their places.
+/// Returns the headers of records on a device, by their places.
 fn headers(image: &[u8]) -> BTreeMap<usize, Header> {
     let blocks = (0..image.len()).step_by(BLOCK);
     let headers = blocks.filter_map(|at| {
@@ -34,7 +34,7 @@ fn headers(image: &[u8]) -> BTreeMap<usize, Header> {
     headers.collect()
 }
 
-/// The headers that are in `after` and were not in `before`.
+/// Returns the headers in `after` that are not in `before`.
 fn written(before: &BTreeMap<usize, Header>, after: &BTreeMap<usize, Header>) -> Vec<Header> {
     let new = after
         .iter()
@@ -42,8 +42,9 @@ fn written(before: &BTreeMap<usize, Header>, after: &BTreeMap<usize, Header>) ->
     new.map(|(_, header)| *header).collect()
 }
 
-/// A volume is killed, and each recovery is cut one write later than the one before, until one succeeds. What is left of each
-/// try must not be taken for what a later one writes: so each has an epoch and numbers of its own.
+/// A volume is killed, and each recovery is interrupted one write later than the recovery before, until one recovery
+/// succeeds. Remains of a try must not be mistaken for writes of a later try, so each try has its own epoch and
+/// numbers.
 #[test]
 fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
     for kind in [Kind::Lfs, Kind::HyLogSepBit] {
@@ -92,8 +93,8 @@ fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
     }
 }
 
-/// Writes while no flush succeeds, until segments are filled that a record has put on the allocation queue which is not durable.
-/// Then the power goes, and the first record that is not durable is gone.
+/// Writes while every flush fails, until segments are filled that a record added to the allocation queue. This record
+/// is not durable. Then the power fails, and the first record that is not durable is lost.
 async fn lose_the_queue(world: &World, model: &Model) {
     let volume = world.open(Options::default()).await;
     volume.flush().await;
@@ -115,8 +116,8 @@ async fn lose_the_queue(world: &World, model: &Model) {
     world.device.below.poke(at, block);
 }
 
-/// What is left of a segment whose number nothing durable tells of must not be taken for a part of a later segment: so no number
-/// is given twice.
+/// Remains of a segment whose number no durable record contains must not be mistaken for a part of a later segment, so
+/// no number is used twice.
 #[test]
 fn no_number_is_given_again_that_a_lost_record_put_on_the_queue() {
     let shape = Shape {

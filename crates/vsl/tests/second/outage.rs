@@ -1,4 +1,4 @@
-//! A device that fails writes or flushes for long: the volume tries again, and loses nothing.
+//! A device that fails writes or flushes for a long time: the volume retries, and loses no data.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const SHAPE: Shape = Shape {
     kind: Kind::Lfs,
 };
 const HOUR: Duration = Duration::from_secs(3600);
-/// A volume has tried again by then. Until it has, requests are refused at once.
+/// Time after which a volume has tried again. Until then, requests are refused immediately.
 const RETRY: Duration = Duration::from_secs(3);
-/// A request may begin to wait a little before the device fails.
+/// Time by which a request may start before the device fails.
 const BEFORE: Duration = Duration::from_millis(10);
 
-/// Lets the device fail for an hour while blocks are written, then work again, and compares all that was written
-/// before and after a crash.
+/// Makes the device fail for an hour while blocks are written, then work again. Compares all data written, before and
+/// after a crash.
 fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
     on_a_volume(Shape { kind, ..SHAPE }, async move |world| {
         let volume = world.open(Options::default()).await;
@@ -44,7 +44,7 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
                 Err(SpaceError::Failing { lasted, .. }) => {
                     assert!(lasted + BEFORE >= Options::default().patience, "{lasted:?}");
                     refused += 1;
-                    // The next request is refused at once: clients pause.
+                    // The next request would be refused immediately, so clients pause.
                     world.rt.sleep(Duration::from_secs(1)).await;
                 }
                 Err(error) => panic!("{error}"),
@@ -76,32 +76,33 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
     });
 }
 
-/// The same for a placement that only appends, and for one that writes in place.
+/// Runs the scenario with a placement that only appends, and with one that writes in place.
 fn fails_for_an_hour_in_any_placement(set: fn(&Faults, bool)) {
     for kind in [Kind::Lfs, Kind::Overwrite] {
         fails_for_an_hour(kind, set);
     }
 }
 
-/// Found by a hostile review: the first write that failed stopped the volume, and all that memory held was lost.
+/// Found by a hostile review: the first failed write stopped the volume, and all data in memory was lost.
 #[test]
 fn writes_that_fail_for_an_hour_lose_no_data() {
     fails_for_an_hour_in_any_placement(|faults, fail| faults.writes_fail.set(fail));
 }
 
-/// The same for flushes: what was written before them is written again.
+/// Flushes fail: the data written before them is written again.
 #[test]
 fn flushes_that_fail_for_an_hour_lose_no_data() {
     fails_for_an_hour_in_any_placement(|faults, fail| faults.flushes_fail.set(fail));
 }
 
-/// Found by the simulator: flushes succeeded between the attempts, so that the fault never was as old as requests wait.
+/// Found by the simulator: flushes succeeded between the attempts, so the recorded fault was never as old as requests
+/// wait.
 #[test]
 fn superblocks_that_cannot_be_written_for_an_hour_lose_no_data() {
     fails_for_an_hour_in_any_placement(|faults, fail| faults.superblocks_fail.set(fail));
 }
 
-/// The same for opening, which ends with a checkpoint.
+/// Opening ends with a checkpoint, so it fails as well.
 #[test]
 fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
     on_a_volume(SHAPE, async |world| {
@@ -125,7 +126,7 @@ fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
     });
 }
 
-/// Found by a hostile review: clients of a device that failed waited for ever.
+/// Found by a hostile review: clients of a failed device waited forever.
 #[test]
 fn a_flush_is_refused_after_its_patience_and_succeeds_when_the_device_works_again() {
     on_a_volume(SHAPE, async |world| {

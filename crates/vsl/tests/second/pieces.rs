@@ -1,4 +1,4 @@
-//! A volume of the usual length is overwritten in pieces of one sector.
+//! A volume of the usual length is overwritten in fragments of one sector.
 
 use forebay_device::Durability;
 use forebay_rng::Rng;
@@ -7,8 +7,8 @@ use forebay_vsl::{Kind, Options};
 
 use crate::world::{Model, Shape, on_a_volume};
 
-/// Writes `fill` % of a volume in blocks of 4 KiB, then overwrites all of that in pieces of a sector, and trims
-/// half of it before and after the volume is opened again.
+/// Writes `fill` % of a volume in blocks of 4 KiB, then overwrites all of this data in fragments of one sector, and
+/// trims half of it before and after the volume is opened again.
 fn overwritten_in_sectors(kind: Kind, fill: u64, how: Durability) {
     let shape = Shape {
         segments: 96,
@@ -37,7 +37,7 @@ fn overwritten_in_sectors(kind: Kind, fill: u64, how: Durability) {
         volume.flush().await;
         volume.audit().await;
         drop(volume);
-        // On a full volume that was just opened, a trim must find room at once.
+        // On a full volume that was just opened, a trim must find free space immediately.
         let volume = world.open(Options::default()).await;
         volume.trim(0, sectors / 4).await;
         model.trimmed(0..sectors / 4);
@@ -56,7 +56,7 @@ fn overwritten_in_sectors(kind: Kind, fill: u64, how: Durability) {
     });
 }
 
-/// Found by a hostile review: a volume that was overwritten in sectors stuck with all of its segments partly used.
+/// Found by a hostile review: a volume that was overwritten in sectors got stuck with all of its segments partly used.
 #[test]
 fn a_full_volume_takes_writes_of_one_sector_and_then_trims() {
     for kind in [Kind::Lfs, Kind::SepBit, Kind::HyLog] {
@@ -64,7 +64,7 @@ fn a_full_volume_takes_writes_of_one_sector_and_then_trims() {
     }
 }
 
-/// Found by a hostile review: the same, where each sector is a record with a header of its own.
+/// Found by a hostile review: the volume got stuck as well if each sector is a record with its own header.
 #[test]
 fn a_full_volume_takes_durable_writes_of_one_sector_and_then_trims() {
     for kind in [Kind::Lfs, Kind::Wolf, Kind::Overwrite] {

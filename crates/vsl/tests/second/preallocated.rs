@@ -1,4 +1,4 @@
-//! Batches preallocate space, other batches are refused it, and the batches that it is for get all of it.
+//! Preallocation: other batches are refused the preallocated space, and the intended batches get all of it.
 
 use forebay_device::Durability;
 use forebay_rng::Rng;
@@ -8,10 +8,10 @@ use forebay_vsl::{Batch, Kind, Options, SpaceError};
 use crate::world::{Shape, Volume, content, on_a_volume};
 
 const BLOCK: i64 = LINE_SECTORS as i64;
-/// The first sector of what is written without having been preallocated.
+/// The first sector of data written without preallocation.
 const ELSEWHERE: u64 = 1 << 40;
 
-/// Writes a block to a place, of which so many sectors were preallocated.
+/// Writes a block of which `preallocated` sectors were preallocated.
 async fn write(volume: &Volume, block: u64, preallocated: i64) -> Result<i64, SpaceError> {
     let data = content(block, 1, LINE_BYTES);
     let mut batch = Batch::of_write(Sector(block * LINE_SECTORS), data);
@@ -72,7 +72,7 @@ fn preallocates(kind: Kind, part: u64) {
             written.unwrap_or_else(|error| panic!("{n}: {error}; {}", volume.space.explain()));
         }
         assert_eq!(volume.space.capacity().preallocated, 0);
-        // What is there can be written again, and nothing is left for more.
+        // Existing data can be written again, and no space is left for more.
         for block in order.iter().take(500) {
             write(&volume, *block, 0).await.expect("written again");
         }

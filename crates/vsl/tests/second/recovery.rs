@@ -1,4 +1,4 @@
-//! Opening a volume costs what was written since the last checkpoint, and no more.
+//! The cost of opening a volume is proportional to the data written since the last checkpoint.
 
 use forebay_device::{BufMut, Device as _, Durability};
 use forebay_segments::{FormatError, PairError, Superblock as _};
@@ -7,7 +7,7 @@ use forebay_vsl::{Kind, OpenError, Options, SpaceError, open};
 
 use crate::world::{Model, Shape, on_a_device, on_a_volume};
 
-/// Reads that opening a volume issues behind so many durable writes of one block, and the bytes that they read.
+/// Returns the number of reads, and the bytes read, to open a volume after `flushes` durable writes of one block.
 fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
     let shape = Shape {
         segments: (256 << 20) / segment,
@@ -51,13 +51,13 @@ fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
         println!("segments of {segment}: {few:?}, {many:?}");
         assert!(many.0 < few.0 * 5 / 2, "{few:?} {many:?}");
         assert!(many.1 < few.1 * 5 / 2, "{few:?} {many:?}");
-        // A record and its header are 8 KiB, and are read a few times.
+        // A record and its header have 8 KiB, and are read a few times.
         assert!(many.1 < 4 * 10_000 * 8192 + (64 << 20), "{many:?}");
     }
 }
 
-/// Data of a record that was flushed is damaged, and no header says that it was durable but those far behind, in segments that
-/// the checkpoint's queue did not have yet.
+/// The data of a flushed record is damaged. Only headers far behind prove that the record was durable, in segments that
+/// the checkpoint's queue did not contain yet.
 #[test]
 fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flush() {
     for kind in [Kind::Lfs, Kind::HyLogSepBit] {
@@ -96,8 +96,7 @@ fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flu
     }
 }
 
-/// Found by a hostile review: on a device that held other data, opening a new volume read 1 GiB, 512 MiB of it at
-/// once.
+/// Found by a hostile review: on a device with other old data, opening a new volume read 1 GiB, 512 MiB of it at once.
 #[test]
 fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
     for (segments, segment) in [(200, 1 << 20), (1000, 1 << 20), (100, 4 << 20)] {
@@ -108,7 +107,7 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
             kind,
         };
         on_a_device(shape, async move |world| {
-            // The beginning and the end of each segment, and blocks between, hold other data.
+            // The start and the end of each segment, and blocks in between, contain other data.
             let junk = [0x5a; 4096];
             for n in 0..segments {
                 let at = (1 << 20) + n * segment;
@@ -130,9 +129,10 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
                 space.settle().await.expect("settled");
                 let (read, most) = (faults.bytes_read.get(), faults.most_reading.get());
                 println!("{segments} segments of {segment}: {read} bytes read, {most} at once");
-                // As many segments as the placement with the most streams may have had open, and those in memory.
+                // The limit covers the open segments of the placement with the most streams, and the segments in
+                // memory.
                 assert!(read < 64 << 20, "{read}");
-                // One segment is looked through at a time, beside the first blocks of others.
+                // One segment is searched at a time, beside the first blocks of other segments.
                 assert!(most <= segment + (256 << 10), "{most}");
                 space.audit().await.expect("all is counted");
                 drop((space, workers));
@@ -141,8 +141,8 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
     }
 }
 
-/// Volumes of version 1 named places by slots: read as this version, their maps would point anywhere. In volumes of version 2,
-/// openings reserved no epoch. In those of version 3, superblocks named no durable record.
+/// Volumes of version 1 named places by slots: read as the current version, their maps would point to wrong places. In
+/// volumes of version 2, openings reserved no epoch. In volumes of version 3, superblocks named no durable record.
 #[test]
 fn a_volume_of_an_older_version_is_refused_by_its_version_and_not_changed() {
     for version in [1, 2, 3, 4] {
@@ -208,7 +208,7 @@ fn refuse_version(version: u32) {
     });
 }
 
-/// A check of the helpers: a checkpoint leaves nothing to recovery.
+/// Checks the helpers: a checkpoint leaves recovery nothing to apply.
 #[test]
 fn a_checkpoint_leaves_recovery_nothing_to_apply() {
     let shape = Shape {

@@ -1,4 +1,4 @@
-//! A volume that promises room for its length gives it, whatever the writes are like.
+//! A volume that guarantees space for its length provides it for any kind of writes.
 
 use forebay_device::{Device, Durability};
 use forebay_rng::Rng;
@@ -7,7 +7,7 @@ use forebay_vsl::{Kind, Linear, Options};
 
 use crate::world::{Model, SOON, Shape, content, on_a_device, on_a_volume};
 
-/// Fills a volume of the usual length in random order in pieces.
+/// Fills a volume of the usual length in random order in fragments.
 fn filled_in_pieces(shape: Shape, piece: u64) {
     on_a_volume(shape, async move |world| {
         let volume = world.open(Options::default()).await;
@@ -27,7 +27,8 @@ fn filled_in_pieces(shape: Shape, piece: u64) {
     });
 }
 
-/// Found by a hostile review: pieces of 512 bytes were refused at 80 % of the length, and pieces of 2 KiB at 99 %.
+/// Found by a hostile review: fragments of 512 bytes were refused at 80 % of the length, and fragments of 2 KiB at 99
+/// %.
 #[test]
 fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size() {
     for piece in [4096, 2048, 1024, 512] {
@@ -45,7 +46,7 @@ fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size(
     }
 }
 
-/// The same with placements that have several streams.
+/// Placements with several streams.
 #[test]
 fn a_volume_with_several_streams_is_filled_in_sectors() {
     for kind in [Kind::Wolf, Kind::SepBit, Kind::HyLogSepBit, Kind::Overwrite] {
@@ -61,8 +62,8 @@ fn a_volume_with_several_streams_is_filled_in_sectors() {
     }
 }
 
-/// Found by a hostile review: large writes to small empty volumes were refused, as each was one batch.
-/// Found while this test was written: an overwrite waited for ever for more segments at once than could get free.
+/// Found by a hostile review: large writes to small empty volumes were refused, as each was one batch. Found while this
+/// test was written: an overwrite waited forever for more segments than could be free at once.
 #[test]
 fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
     for kind in Kind::ALL {
@@ -98,8 +99,8 @@ fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
     }
 }
 
-/// Found by a hostile review: a table of this many segments did not fit into what was queued for the first
-/// checkpoint, so making the volume never ended.
+/// Found by a hostile review: a table of this many segments did not fit into the segments queued for the first
+/// checkpoint, so creating the volume never ended.
 #[test]
 fn a_volume_of_very_many_small_segments_is_made_and_used() {
     for segments in [64 << 10, 256 << 10] {

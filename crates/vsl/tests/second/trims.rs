@@ -1,4 +1,4 @@
-//! Trims of large ranges: what was below them gets free late, and a crash may come before.
+//! Trims of large ranges: the space below them is freed late, and a crash may come earlier.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ const SHAPE: Shape = Shape {
     kind: Kind::Lfs,
 };
 
-/// The lengths from which trims are huge before and after a crash, and whether a checkpoint comes behind the trim.
+/// The minimum lengths of huge trims before and after a crash, and whether a checkpoint follows the trim.
 struct Case {
     before: u64,
     after: u64,
     checkpoint: bool,
 }
 
-/// Trims most of a volume, fills the segments that get free, loses power, and goes on.
+/// Trims most of a volume, fills the freed segments, loses power, and continues.
 fn trimmed_and_filled_again(case: Case) {
     on_a_volume(SHAPE, async move |world| {
         let options = Options {
@@ -71,7 +71,7 @@ fn trimmed_and_filled_again(case: Case) {
     });
 }
 
-/// Found by a hostile review: recovery took segments that were reused behind the trim for their former content.
+/// Found by a hostile review: recovery mistook segments that were reused after the trim for their old contents.
 #[test]
 fn flushed_data_in_segments_that_a_huge_trim_freed_survives_a_crash() {
     let usual = Options::default().huge_trim;
@@ -93,8 +93,8 @@ fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees
     });
 }
 
-/// Found by a hostile review: recovery with a smaller `huge_trim` detached what the trim had looked at before the
-/// crash.
+/// Found by a hostile review: recovery with a smaller `huge_trim` detached subtrees that the trim had examined before
+/// the crash.
 #[test]
 fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
     trimmed_and_filled_again(Case {
@@ -104,8 +104,7 @@ fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
     });
 }
 
-/// Found by a hostile review: as many trimmed subtrees as two batches detach were more than a checkpoint had room
-/// to name.
+/// Found by a hostile review: two batches detached more trimmed subtrees than a checkpoint had space to name.
 #[test]
 fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
     const EXTENTS: u64 = 2 * 8192;

@@ -1,4 +1,4 @@
-//! Volumes in use of which the placement changes.
+//! Volumes in use whose placement changes.
 
 use std::cell::Cell;
 use std::fmt::{Display, Formatter};
@@ -29,7 +29,7 @@ fn shape(kind: Kind) -> Shape {
     }
 }
 
-/// Writes blocks at random, so often that the cleaner has to work.
+/// Writes blocks at random until the cleaner must work.
 async fn churn(volume: &Volume, model: &mut Model, rng: &Rng, writes: u64) {
     for _ in 0..writes {
         let n = rng.below(model.len());
@@ -37,7 +37,7 @@ async fn churn(volume: &Volume, model: &mut Model, rng: &Rng, writes: u64) {
     }
 }
 
-/// Every pair of placements, one after the other, beside writes; then a kill.
+/// Every pair of placements, one after the other, with concurrent writes; then a kill.
 #[test]
 fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
     for from in Kind::ALL {
@@ -104,7 +104,7 @@ fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
     });
 }
 
-/// A volume that was made as a log, and is nearly full and written with a skew on a disk that positions slowly.
+/// A volume that was created as a log, is nearly full, and is written with a skew on a disk that positions slowly.
 #[test]
 fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_say_what_they_would()
 {
@@ -133,7 +133,7 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
                 model.write(&volume, n, Durability::Flush).await;
             }
             assert_eq!(volume.space.tuning().why, None);
-            // In place a segment costs many times as much as in a log that is a third full.
+            // Writing a segment in place costs many times as much as in a log that is a third full.
             churn(&volume, &mut model, &Rng::new(1), 12 * 1024).await;
             let tuning = volume.space.tuning();
             assert!(tuning.looks > 3, "{tuning:?}");
@@ -175,8 +175,8 @@ fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
     Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
 }
 
-/// Makes a volume, or opens it; changes it from `from` to `to` between two writes; the power goes at request `cut_at`. Says how many
-/// blocks were durable.
+/// Creates or opens a volume, and changes its placement from `from` to `to` between two writes. The power fails at
+/// request `cut_at`. Returns the number of durable blocks.
 fn changed_with_a_cut(
     image: &Image,
     (from, to): (Kind, Kind),
@@ -224,10 +224,10 @@ fn made(kind: Kind) -> Image {
     machine.cut(Coin::Keep)[Medium].clone()
 }
 
-/// One seed is one scenario: where the power goes, and which blocks are on the medium then.
+/// One seed is one scenario: the time of the power failure, and the blocks that reached the disk by then.
 #[test]
 fn a_power_cut_anywhere_while_the_placement_changes_leaves_either_and_all_data() {
-    // To one that keeps less free, and to one that keeps more.
+    // A placement that keeps less free, and one that keeps more free.
     for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
         let image = made(from);
         let (mut found, mut n) = ([0, 0], 0);

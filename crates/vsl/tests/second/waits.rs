@@ -1,11 +1,11 @@
 //! The longest wait of a write on a full volume, compared with the mean cost of cleaning.
 //!
-//! A volume is filled until it refuses pages, and clients overwrite pages in closed loops, evenly at random. Nearly all of the
-//! disk's time then goes into cleaning. The mean cost of cleaning is defined as the longer of two times:
+//! A volume is filled until it refuses pages, and clients overwrite pages in closed loops, uniformly at random. Nearly
+//! all of the disk's time is then spent on cleaning. The mean cost of cleaning is defined as the longer of two times:
 //!
 //! - the mean time of a write;
-//! - the time in which the cleaner empties one segment: the whole time divided by the number of emptied segments. A single
-//!   client cannot wait for less, because free space comes in segments.
+//! - the time in which the cleaner empties one segment: the whole time divided by the number of emptied segments. A
+//!   single client cannot wait for less, because free space comes in segments.
 //!
 //! No write may wait for longer than 10 times that cost. All times are of a virtual clock and of the model of a disk.
 
@@ -27,13 +27,13 @@ const SEGMENTS: u64 = 128;
 const SEGMENT: u64 = 256 << 10;
 const PAGE: u64 = 8 << 10;
 const PAGE_SECTORS: u64 = PAGE / SECTOR_BYTES;
-/// The longest wait, in mean costs of cleaning.
+/// The longest allowed wait, in mean costs of cleaning.
 const BOUND: f64 = 10.0;
 /// Passes over the pages before times are measured, and while they are measured.
 const WARM_UP: u64 = 2;
 const MEASURED: u64 = 1;
 
-/// A disk of 2003 that acknowledges a write when the data is on the platter.
+/// Returns a disk of 2003 that acknowledges a write when the data is on the platter.
 fn disk(rt: &Rt) -> Rc<dyn Device> {
     let options = DiskOptions {
         caches: Caches::Explicit(CacheChoice {
@@ -54,7 +54,8 @@ async fn write(space: &Space, page: u64) -> Result<(), SpaceError> {
     space.apply(&batch, Durability::Flush).await.map(drop)
 }
 
-/// Makes and opens a volume on the disk, and fills it with pages until it refuses the next one. Returns the number of pages.
+/// Creates and opens a volume on the disk, and fills it with pages until it refuses the next page. Returns the number
+/// of pages.
 async fn filled(rt: &Rt, kind: Kind) -> (Space, forebay_vsl::Workers, u64) {
     let device = disk(rt);
     let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)));
@@ -110,7 +111,7 @@ async fn overwrite(rt: &Rt, space: &Space, clients: u64, pages: u64, each: u64) 
     longest
 }
 
-/// The longest wait is compared with the mean cost of cleaning.
+/// Compares the longest wait with the mean cost of cleaning.
 fn waits(kind: Kind, clients: u64) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -136,8 +137,9 @@ fn waits(kind: Kind, clients: u64) {
     });
 }
 
-/// Found by this test: while all writers waited for segments, no checkpoint was made before nothing else helped. The cleaner
-/// emptied segments that only a checkpoint frees, down to its floor. On `overwrite`, a client waited for a second.
+/// Found by this test: while all writers waited for segments, a checkpoint was made only as the last resort. The
+/// cleaner emptied segments that only a checkpoint frees, down to its floor. On `overwrite`, a client waited for a
+/// second.
 #[test]
 fn no_write_of_a_full_volume_waits_for_more_than_ten_times_the_mean_cost_of_cleaning() {
     for kind in Kind::ALL {

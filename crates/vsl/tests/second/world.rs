@@ -16,7 +16,7 @@ use forebay_vsl::{
 
 /// Sectors of the space.
 pub(crate) const SECTORS: u64 = 1 << 50;
-/// A request to a device that works takes no longer than this.
+/// Maximum time of a request to a working device.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// The shape of a device, and the placement of the volume on it.
@@ -34,7 +34,7 @@ const SEGMENTS_AT: u64 = 1 << 20;
 /// Faults and delays of a device, and counts of its requests.
 pub(crate) struct Faults {
     rt: Rt,
-    /// The time that each request takes beside one nanosecond for each byte.
+    /// Time of each request, in addition to one nanosecond for each byte.
     pub(crate) delay: Cell<Duration>,
     pub(crate) reads_fail: Cell<bool>,
     /// Writes and flushes fail.
@@ -42,23 +42,23 @@ pub(crate) struct Faults {
     pub(crate) flushes_fail: Cell<bool>,
     /// Writes before the first segment fail.
     pub(crate) superblocks_fail: Cell<bool>,
-    /// Writes before the first segment, failed ones included.
+    /// Writes before the first segment, including failed writes.
     pub(crate) superblocks: Cell<u64>,
     /// The first request of this kind that covers this byte waits until the cell is cleared.
     pub(crate) held: Cell<Option<(Op, u64)>>,
-    /// The number of requests that wait for that.
+    /// Number of requests that wait for this.
     pub(crate) holding: Cell<u64>,
-    /// The number of writes that the device still takes before its power goes: no later request ends.
+    /// Number of writes that the device accepts before its power fails. No later request ends.
     pub(crate) writes_left: Cell<Option<u64>>,
     /// Reads that cover this byte are counted in `watched`.
     pub(crate) watch: Cell<Option<u64>>,
     pub(crate) watched: Cell<u64>,
-    /// The device says that it is by so many bytes shorter than it was.
+    /// Bytes by which the device reports a shorter length.
     pub(crate) shorter: Cell<u64>,
     pub(crate) failed: Cell<u64>,
     pub(crate) reads: Cell<u64>,
     pub(crate) bytes_read: Cell<u64>,
-    /// Bytes of reads under way, and the most of them.
+    /// Bytes of reads in progress, and their maximum.
     reading: Cell<u64>,
     pub(crate) most_reading: Cell<u64>,
 }
@@ -104,7 +104,7 @@ impl Faults {
         add(&self.watched, covers.into());
     }
 
-    /// Counts a write. Does not end if the power has gone.
+    /// Counts a write. Does not return if the power has failed.
     async fn while_power_lasts(&self, op: Op) {
         let left = self.writes_left.get();
         if left == Some(0) {
@@ -179,7 +179,7 @@ impl Hooks for Faults {
     }
 }
 
-/// A device with faults, and the runtime that tests on it run in.
+/// A device with faults, and the runtime of the tests on it.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) rt: Rt,
@@ -199,7 +199,7 @@ pub(crate) fn on_a_volume<T: 'static>(
     })
 }
 
-/// Runs a test on a device of this shape that holds zeroes and takes no time.
+/// Runs a test on a device of this shape that contains zeroes and takes no time.
 pub(crate) fn on_a_device<T: 'static>(
     shape: Shape,
     test: impl AsyncFnOnce(World) -> T + 'static,
@@ -207,7 +207,7 @@ pub(crate) fn on_a_device<T: 'static>(
     on_a_clock(Rc::new(VirtualTime::new()), shape, test)
 }
 
-/// The same by this clock.
+/// Runs a test on a device of this shape with the given clock.
 pub(crate) fn on_a_clock<T: 'static>(
     clock: Rc<dyn Driver>,
     shape: Shape,
@@ -221,7 +221,7 @@ pub(crate) fn on_a_clock<T: 'static>(
 }
 
 impl World {
-    /// All that the device holds.
+    /// Returns all bytes of the device.
     pub(crate) fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.device.geometry().len as usize];
         self.device.below.peek(0, &mut image);
@@ -255,7 +255,7 @@ impl World {
         volume
     }
 
-    /// Opens a volume of which a part of the map cannot be read.
+    /// Opens a volume with a part of the map unreadable.
     pub(crate) async fn open_damaged(&self, options: Options) -> Volume {
         let opened = self.rt.timeout(
             600 * SOON,
@@ -281,7 +281,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// The length that a volume usually shows, in bytes: as little less than all that may be mapped.
+    /// Returns the length that a volume usually shows, in bytes: slightly less than the mappable space.
     pub(crate) fn usual_length(&self) -> u64 {
         self.space.capacity().mappable / 64 * 63 / LINE_BYTES * LINE_BYTES
     }
@@ -330,7 +330,7 @@ impl Volume {
         audited.expect("an audit ends").expect("all is counted");
     }
 
-    /// The byte of the device where a sector lies.
+    /// Returns the byte of the device at which a sector lies.
     pub(crate) async fn place(&self, sector: u64) -> Option<u64> {
         let runs = self
             .space
@@ -353,7 +353,7 @@ impl Volume {
     }
 }
 
-/// Data that names what was written: `key` and `version`, again and again. Zeroes for version 0.
+/// Returns data that repeats `key` and `version`. Zeroes for version 0.
 pub(crate) fn content(key: u64, version: u64, bytes: u64) -> Buf {
     let mut data = BufMut::zeroed(bytes as usize);
     if version > 0 {
@@ -365,10 +365,10 @@ pub(crate) fn content(key: u64, version: u64, bytes: u64) -> Buf {
     data.freeze()
 }
 
-/// What each of a number of extents of the same length must hold.
+/// The expected contents of a number of extents of equal length.
 pub(crate) struct Model {
     versions: Vec<u64>,
-    /// Sectors of an extent, and from the beginning of one to that of the next.
+    /// Sectors of an extent, and distance between the starts of extents.
     sectors: u64,
     stride: u64,
 }
@@ -382,7 +382,7 @@ impl Model {
         }
     }
 
-    /// Blocks of 4 KiB side by side.
+    /// Returns a model of adjacent blocks of 4 KiB.
     pub(crate) fn of_blocks(count: u64) -> Model {
         Model::new(count, LINE_SECTORS, LINE_SECTORS)
     }
@@ -391,21 +391,21 @@ impl Model {
         self.versions.len() as u64
     }
 
-    /// The write of the next version of an extent.
+    /// Returns a batch that writes the next version of an extent.
     pub(crate) fn next(&self, n: u64) -> Batch {
         let mut batch = Batch::new();
         self.add_next(&mut batch, n);
         batch
     }
 
-    /// Adds that write to a batch.
+    /// Adds a write of the next version of an extent to a batch.
     pub(crate) fn add_next(&self, batch: &mut Batch, n: u64) {
         let version = self.versions[n as usize] + 1;
         let data = content(n, version, self.sectors * SECTOR_BYTES);
         batch.write(Sector(n * self.stride), data);
     }
 
-    /// The next version of an extent was written.
+    /// Records that the next version of an extent was written.
     pub(crate) fn written(&mut self, n: u64) {
         self.versions[n as usize] += 1;
     }
@@ -416,12 +416,12 @@ impl Model {
         self.written(n);
     }
 
-    /// Extents were trimmed: their versions begin anew.
+    /// Records that extents were trimmed. Their versions restart.
     pub(crate) fn trimmed(&mut self, extents: std::ops::Range<u64>) {
         self.versions[extents.start as usize..extents.end as usize].fill(0);
     }
 
-    /// Compares all extents with what the volume has.
+    /// Compares all extents with the volume's contents.
     pub(crate) async fn compare(&self, volume: &Volume) {
         for (n, version) in (0..).zip(&self.versions) {
             let read = volume.read(n * self.stride, self.sectors).await;

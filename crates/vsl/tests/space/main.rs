@@ -1,4 +1,4 @@
-//! A space in memory: what is told of it, read, and found at its far end.
+//! A space in memory: locations, reads, and sectors at its far end.
 
 mod places;
 mod reads;

@@ -1,4 +1,4 @@
-//! Where data lies is told: in memory, on the medium, or nowhere.
+//! Locations of data: in memory, on the device, or unmapped.
 
 use forebay_device::{BufMut, Device};
 use forebay_vsl::{PlacedRun, Where};
@@ -24,7 +24,7 @@ fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_
         ];
         assert_eq!(places, expected);
         assert_eq!(space.places_now(0..200), expected);
-        // The open segment stays in memory till it is full: fill it, and those after it.
+        // The open segment stays in memory until it is full: fill it and the next segments.
         for n in 0..64 {
             write(&space, 1 << 20, 64, n).await;
         }
@@ -43,7 +43,7 @@ fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_
             .await
             .expect("read");
         assert_eq!(read[..], [0xaa; 8 * 512]);
-        // Of the map nothing is kept in memory, and it is not read.
+        // No node of the map is kept in memory, and none is read.
         assert_eq!(space.places_now(0..200), []);
     });
 }

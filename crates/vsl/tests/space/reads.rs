@@ -1,4 +1,4 @@
-//! What lies in many places is read as one range, into memory of the reader's.
+//! Reads of data from many places as one range, into memory of the caller.
 
 use forebay_device::{BufMut, BufPool, Durability};
 use forebay_rng::Rng;
@@ -7,13 +7,13 @@ use forebay_vsl::{Batch, Space};
 
 use crate::world::{on_a_space, write};
 
-/// So many sectors are written to and read, from `FIRST` on: four segments' worth.
+/// Range of sectors that are written and read: four segments' worth.
 const FIRST: u64 = 10_000;
 const USED: u64 = 2048;
-/// What memory holds that is read into.
+/// Old contents of the memory for reads.
 const DIRT: u8 = 0xee;
 
-/// Memory for so many sectors, that many sectors behind where memory is aligned, with something in it.
+/// Returns memory for `sectors` sectors, `behind` sectors behind an aligned address, with old contents.
 fn memory(sectors: u64, behind: u64) -> BufMut {
     let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as usize;
     let mut whole = BufPool::new(bytes(behind + sectors)).take();

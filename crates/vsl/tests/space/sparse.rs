@@ -1,4 +1,4 @@
-//! The space is sparse, and as large as 64 bits make it.
+//! The space is sparse, with the full 64-bit range of sectors.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
         let mut beyond = Batch::new();
         beyond.trim(Sector(SECTORS - 1), 2);
         assert!(space.apply(&beyond, Durability::Flush).await.is_err());
-        // All of a huge range, of which next to nothing is mapped.
+        // A trim of a huge range that is almost completely unmapped.
         let mut trim = Batch::new();
         trim.trim(Sector(1 << 35), (1 << 62) - (1 << 35));
         space.apply(&trim, Durability::Fua).await.expect("done");

@@ -1,4 +1,4 @@
-//! A space in memory for what is tried on one.
+//! A space in memory for tests.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
 
-/// Of the space.
+/// Sectors of the space.
 pub(crate) const SECTORS: u64 = 1 << 40;
 
-/// Makes a space of so many sectors on 64 MiB of memory, in segments of 256 KiB, and then does something with that.
+/// Creates a space of `sectors` sectors on 64 MiB of memory, in segments of 256 KiB, and runs `work` on its device.
 pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn Device>) + 'static) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -32,10 +32,10 @@ pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn De
     });
 }
 
-/// Does something on a new space of [`SECTORS`].
+/// Runs `work` on a new space of [`SECTORS`].
 pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
     on_a_new_device(SECTORS, async |rt, device| {
-        // No more of the map stays in memory than has to.
+        // Only the minimum of the map stays in memory.
         let options = Options {
             map_bytes: 0,
             ..Options::default()
@@ -46,7 +46,7 @@ pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static
     });
 }
 
-/// Writes sectors that hold the same byte everywhere.
+/// Writes sectors that are filled with one byte value.
 pub(crate) async fn write(space: &Space, at: u64, sectors: u64, with: u8) {
     let mut data = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
     data.fill(with);
