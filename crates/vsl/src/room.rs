@@ -19,10 +19,8 @@
 //! | queue | 0 | the record that continues the queue can always be written |
 //! | checkpoint | 1 | that record can be written, also during a checkpoint |
 //! | rescue | C + L + 1 | the next checkpoint can be written, and after it a checkpoint of L |
-//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint can be written, and once more if a crash interrupts it;
-//! after it, a checkpoint of L |
-//! | trims | as the cleaner with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner has segments to move
-//! data to |
+//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint, also twice if a crash interrupts it; then one of L |
+//! | trims | the same with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner can move data |
 //! | writers | one more than trims | a trim waits at most for a checkpoint, which empties the segments of its records |
 //!
 //! Three arguments show that the cleaner never waits forever:
@@ -56,7 +54,7 @@ use crate::weight::{
 
 /// Minimum ratio of the segments that an optional checkpoint frees to the segments that it writes.
 const CHECKPOINT_GAIN: f64 = 2.0;
-/// Limit of optional checkpoints: they write at most one byte for this number of other written bytes, that is 5 %.
+/// Limit of optional checkpoints: they write at most one byte for this number of other written bytes (5 %).
 const WRITTEN_FOR_CHECKPOINT: u64 = 20;
 /// While much space is free, a checkpoint may take this fraction of the segments that are free or can become free.
 const CHECKPOINT_PART: usize = 8;

@@ -198,7 +198,8 @@ fn used() -> Image {
 }
 
 /// Grows a volume in use from 40 to 700 segments, which takes several checkpoints. The power fails at request `cut_at`.
-/// Returns the number of blocks that are durable afterwards, whether the growth completed, and the disk.
+/// Returns the number of blocks that are durable afterwards, whether all writes completed, and the machine with the
+/// disk.
 fn grown_with_a_cut(image: &Image, cut_at: u64) -> (u64, bool, Machine<Medium>) {
     let machine = machine(cut_at, Some(cut_at), image);
     let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
@@ -238,7 +239,7 @@ fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_
                 space.audit().await.expect("all is counted");
                 for block in 0..OLD + durable {
                     let bytes = if block < OLD { 4096 } else { 65536 };
-                    // Later blocks overlap each other; each is identified by its first block.
+                    // The new extents of 64 KiB overlap each other. Only the first 4 KiB of each keep their contents.
                     let buf = BufMut::zeroed(4096);
                     let read = space.read(Sector(block * LINE_SECTORS), buf).await;
                     let read = read.expect("read");

@@ -176,7 +176,7 @@ fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
 }
 
 /// Creates or opens a volume, and changes its placement from `from` to `to` between two writes. The power fails at
-/// request `cut_at`. Returns the number of durable blocks.
+/// request `cut_at`. Returns the number of durable blocks, whether all writes completed, and the machine with the disk.
 fn changed_with_a_cut(
     image: &Image,
     (from, to): (Kind, Kind),
