@@ -19,7 +19,7 @@
 //! | queue | 0 | the record that continues the queue can always be written |
 //! | checkpoint | 1 | that record can be written, also during a checkpoint |
 //! | rescue | C + L + 1 | the next checkpoint can be written, and after it a checkpoint of L |
-//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint, also twice if a crash interrupts it; then one of L |
+//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint, twice if a crash interrupts it, then a checkpoint of L |
 //! | trims | the same with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner can move data |
 //! | writers | one more than trims | a trim waits at most for a checkpoint, which empties the segments of its records |
 //!
@@ -448,8 +448,8 @@ fn rescue_floor(checkpoint: usize, least: usize) -> usize {
     checkpoint + least + 1
 }
 
-/// Leaves segments for two tries of a checkpoint of `checkpoint` segments, or for one such checkpoint and two tries of
-/// a checkpoint of `least` segments that empties segments of nodes.
+/// Leaves segments for a checkpoint of `checkpoint` segments and a second try. This suffices as well for that
+/// checkpoint once, and two tries of a checkpoint of `least` segments, which empties segments of nodes.
 fn cleaner_floor(checkpoint: usize, least: usize) -> usize {
     (2 * checkpoint).max(checkpoint + 2 * least) + 1
 }

@@ -15,8 +15,8 @@ const SPARE_PART_MIN: u64 = 2;
 /// this amount must be spare.
 const SPARE_PART_MAX: u64 = 128;
 /// A checkpoint ends the open record. If it is made after few records, a record of fragments of one sector has about
-/// 166 fragments, and half a block of padding that no weight includes: a 40th. A log with a smaller spare share may
-/// gain nothing by cleaning.
+/// 166 fragments. It then has half a block of padding that no weight includes: a 40th. A log with a smaller spare share
+/// may gain nothing by cleaning.
 const SPARE_PART_MAX_SHORT: u64 = 32;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 

@@ -3,8 +3,8 @@
 //!
 //! Each opening of a volume reserves its own epoch and segment numbers in both copies, before it writes to segments.
 //! Even if the opening fails, a later opening finds the reservation in either copy, and uses a later epoch and higher
-//! numbers. So records and segments of an interrupted opening cannot be mistaken for those of a later opening, even if
-//! the two openings found different records behind the checkpoint.
+//! numbers. So records and segments of an interrupted opening cannot be mistaken for those of a later opening. This
+//! holds even if the two openings found different records behind the checkpoint.
 //!
 //! After an interrupted opening, the superblock still points at the same checkpoint, and the records behind this
 //! checkpoint have the same epoch. So an interrupted opening does not change the records that the next opening finds.

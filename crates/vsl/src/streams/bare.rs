@@ -13,8 +13,8 @@ use crate::geometry::Layout;
 /// segment of small flushed writes has many records, and its summary takes a hundredth of it.
 const USER_BARE_RECORDS: usize = 2;
 /// Maximum number of records for each MiB of a segment of moved data or checkpoints without a summary. A record with a
-/// full header of fragments of one sector has 88 KiB, so a segment has 12 such records for each MiB, and a few more
-/// that end early. With a summary, all entries of such a segment would be stored twice, which takes a twentieth of it.
+/// full header of fragments of one sector has 88 KiB, so a segment has 12 such records for each MiB. A few more records
+/// end early. With a summary, all entries of such a segment would be stored twice, which takes a twentieth of it.
 const MOVED_BARE_RECORDS: usize = 16;
 
 /// Returns the maximum number of records in a segment without a summary.

@@ -9,8 +9,8 @@ use super::Streams;
 use crate::format::Stream;
 
 impl Streams {
-    /// Returns true if a whole segment can be gained from the segments that are worth cleaning, together with the rest
-    /// of the segment that data is moved to.
+    /// Returns true if cleaning can gain a whole segment: from the segments that are worth cleaning, and the rest of
+    /// the segment that data is moved to.
     ///
     /// With a smaller gain, moving data only changes the place of the garbage: a volume without clients would be
     /// cleaned without end. A full volume without free segments has

@@ -7,8 +7,8 @@ use forebay_vsl::{Kind, Options};
 
 use crate::world::{Model, Shape, on_a_volume};
 
-/// Writes `fill` % of a volume in blocks of 4 KiB, then overwrites all of this data in fragments of one sector, and
-/// trims half of it before and after the volume is opened again.
+/// Writes `fill` % of a volume in blocks of 4 KiB, then overwrites all of this data in fragments of one sector. Trims
+/// half of it before and after the volume is opened again.
 fn overwritten_in_sectors(kind: Kind, fill: u64, how: Durability) {
     let shape = Shape {
         segments: 96,
