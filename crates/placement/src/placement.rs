@@ -8,8 +8,7 @@
 //! |---|---|---|---|
 //! | `lfs` | one stream | one stream, oldest first | Rosenblum and Ousterhout, TOCS 1992 |
 //! | `wolf` | by write frequency of the page | one stream, oldest first | Wang and Hu, FAST 2002 |
-//! | `hylog` | hot pages logged, cold ones in place | hot ones logged, cold ones into holes | Wang, Zhao and Bunt, FAST
-//! 2004 |
+//! | `hylog` | hot pages logged, cold ones in place | hot ones logged, cold ones into holes | Wang et al., FAST 2004 |
 //! | `sepbit` | by lifetime of the overwritten data | by former class, and by age | Wang et al., FAST 2022 |
 //! | `hylog+sepbit` | as `hylog`, hot ones as `sepbit` | as `hylog`, hot ones as `sepbit` | |
 //! | `overwrite` | in place | one stream | |

@@ -56,6 +56,10 @@ impl Space {
                 format!("the map points at {number}, which is retired"),
             )?;
         }
+        for (stream, slot, _) in streams.open_segments() {
+            let what = format!("{stream:?} is not in use, and {slot:?} is open in it");
+            demand(streams.counts.has(stream), what)?;
+        }
         let meta = inner.meta.borrow().places(layout.segment_count as usize);
         let sectors: u64 = meta.iter().map(|(_, sectors)| sectors).sum();
         let known = table.meta_sectors();

@@ -39,20 +39,20 @@ struct Cut {
     frontier: Frontier,
     entries: u64,
     written: u64,
-    /// Additions to the volume, in effect when the checkpoint is valid.
-    growth: Option<Growth>,
+    /// Change of the volume, in effect when the checkpoint is valid.
+    change: Option<VolumeChange>,
 }
 
 /// A minimum size of the volume, and a change of its placement.
 #[derive(Clone, Copy)]
-pub(crate) struct Growth {
+pub(crate) struct VolumeChange {
     pub(crate) segments: u32,
     pub(crate) space_sectors: u64,
     /// New placement, if it changes.
     pub(crate) placement: Option<Kind>,
 }
 
-impl Growth {
+impl VolumeChange {
     /// Returns the new layout of a volume that had `layout`.
     fn layout(&self, layout: Layout) -> Layout {
         layout.of_at_least(self.segments)
@@ -112,10 +112,10 @@ impl Inner {
         self.checkpoint_with(None).await
     }
 
-    /// Makes a checkpoint, with `growth` if given. The growth takes effect only if the checkpoint becomes valid.
+    /// Makes a checkpoint, with `change` if given. The change takes effect only if the checkpoint becomes valid.
     pub(crate) async fn checkpoint_with(
         self: &Rc<Self>,
-        growth: Option<Growth>,
+        change: Option<VolumeChange>,
     ) -> Result<(), LogError> {
         let _turn = self.checkpoint_turn.lock().await;
         if let Some(failure) = self.commit.failure() {
@@ -123,10 +123,10 @@ impl Inner {
         }
         self.checkpoint_wanted.set(false);
         let mut cut = self.cut();
-        if let Some(growth) = growth {
-            let layout = growth.layout(self.commit.composer().layout);
+        if let Some(change) = change {
+            let layout = change.layout(self.commit.composer().layout);
             cut.table.grow(layout.segment_count as usize, false);
-            cut.growth = Some(growth);
+            cut.change = Some(change);
         }
         let written = self.write_all(&mut cut).await;
         self.commit.composer_mut().frozen_bytes = 0;
@@ -221,7 +221,7 @@ impl Inner {
             frontier,
             entries: self.entries_since.get(),
             written: self.written_since.get(),
-            growth: None,
+            change: None,
         }
     }
 
@@ -393,11 +393,11 @@ impl Inner {
         self.commit.has_work();
         let last = self.superblock.borrow().clone();
         let offset = u64::from(layout.offset_of(place)) / SECTOR_BYTES;
-        let grown = match cut.growth {
-            Some(growth) => (growth.layout(layout), growth.space_sectors),
+        let grown = match cut.change {
+            Some(change) => (change.layout(layout), change.space_sectors),
             None => (layout, 0),
         };
-        let placement = cut.growth.and_then(|growth| growth.placement);
+        let placement = cut.change.and_then(|change| change.placement);
         Ok(Superblock {
             epoch,
             len: grown.0.len.max(last.len),
@@ -460,13 +460,13 @@ impl Inner {
             streams.table.discount_meta(place, sectors);
         }
         streams.table.pass(cut.frontier);
-        if let Some(growth) = cut.growth {
-            let layout = growth.layout(streams.layout);
+        if let Some(change) = cut.change {
+            let layout = change.layout(streams.layout);
             let placement = self.placement.borrow().kind();
             streams.grow(layout, ChangedBounds::of(&layout, &self.options, placement));
         }
         drop(streams);
-        if let Some(placement) = cut.growth.and_then(|growth| growth.placement) {
+        if let Some(placement) = cut.change.and_then(|change| change.placement) {
             self.place_by(placement);
         }
         *self.meta.borrow_mut() = meta;

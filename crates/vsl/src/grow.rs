@@ -16,7 +16,7 @@ use forebay_device::{Device, DeviceError};
 use forebay_units::ByteLen;
 
 use crate::changed::checkpoint_segments;
-use crate::checkpoint::Growth;
+use crate::checkpoint::VolumeChange;
 use crate::error::SpaceError;
 use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::Layout;
@@ -104,7 +104,7 @@ impl Space {
             }
             let segments = now.0.saturating_mul(2).min(wanted.segment_count);
             let segments = self.inner.segments_that_fit(now.0, segments);
-            let growth = Growth {
+            let change = VolumeChange {
                 segments,
                 space_sectors: match segments == wanted.segment_count {
                     true => sectors,
@@ -112,7 +112,7 @@ impl Space {
                 },
                 placement: None,
             };
-            let made = self.inner.checkpoint_with(Some(growth)).await;
+            let made = self.inner.checkpoint_with(Some(change)).await;
             made.map_err(SpaceError::Failed)?;
         }
     }

@@ -227,8 +227,10 @@ impl Inner {
 
     /// Waits for the free space of an entry, for a limited time.
     async fn room_to_tell(self: &Rc<Self>) -> Result<Option<Grant>, SpaceError> {
-        let (stream, until) = (self.home_stream(), self.rt.now().plus(PATIENCE));
+        let until = self.rt.now().plus(PATIENCE);
         loop {
+            // The placement may have changed during the wait.
+            let stream = self.home_stream();
             let progress = self.commit.progress();
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());

@@ -300,6 +300,10 @@ impl Streams {
             grant.segments > 0,
             "a segment was opened that was not granted"
         );
+        debug_assert!(
+            self.counts.has(stream),
+            "{stream:?} is not in use, and would stay open"
+        );
         grant.segments = grant.segments.saturating_sub(1);
         let seq = self.next_segment;
         self.next_segment = seq.next();
@@ -455,7 +459,7 @@ impl Streams {
         let ram = self.flight.segment_mut(open.builder.seq());
         let left = open.builder.summary_at() - open.builder.at();
         let is_bare = open.builder.summary_at() == self.layout.segment_bytes;
-        debug_assert!(is_bare || left <= FILL_BYTES, "{left} bytes are skipped");
+        debug_assert!(is_bare || left <= fill, "{left} bytes are skipped");
         open.builder.seal(ram, &end);
         self.flight.release_memory();
         self.table.close(open.slot, self.clock);

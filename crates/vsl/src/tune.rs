@@ -15,7 +15,7 @@ use forebay_placement::placement::{Done, Fill, Kind, Tuning};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::changed::ChangedBounds;
-use crate::checkpoint::Growth;
+use crate::checkpoint::VolumeChange;
 use crate::error::SpaceError;
 use crate::format::Superblock;
 use crate::placed::placement_of;
@@ -118,7 +118,7 @@ impl Inner {
             self.place_by(kind);
         }
         let before = self.auto.replace(auto);
-        let change = Growth {
+        let change = VolumeChange {
             segments: self.commit.composer().layout.segment_count,
             space_sectors: 0,
             placement: Some(kind),

@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod detach;
+mod detached;
 pub(crate) mod documents;
 pub(crate) mod drain;
 pub(crate) mod dump;

@@ -3,16 +3,14 @@
 use std::rc::Rc;
 
 use forebay_control::{Request, ResizedTo};
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::Ring;
 use forebay_rt::Rt;
-use forebay_stack::{Accept, Name, Witness, open};
+use forebay_stack::{Layer, Name};
 use forebay_units::ByteLen;
 
+use super::detached::on_volume;
 use crate::args::ResizeArgs;
-use crate::clock::clock;
-use crate::lock::NameLock;
 use crate::target::Target;
-use crate::witness::StateDir;
 use forebay_program::client::{Absent, Client};
 use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
@@ -50,39 +48,33 @@ fn attached(client: &mut Client, name: &Name, size: Option<ByteLen>) -> Outcome 
     }
 }
 
-/// Recovers the volume, resizes it, and closes it.
+/// Resizes a volume that no daemon serves.
 async fn detached(
     args: ResizeArgs,
     dirs: Dirs,
     (rt, ring): (Rt, Rc<Ring>),
 ) -> Outcome<(Name, ResizedTo)> {
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
-    let lock = NameLock::take(&dirs, &target.name)?;
-    let all = async || Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default());
-    let opened = lock.patiently(&rt, all).await?;
-    let witness: Option<Rc<dyn Witness>> = Some(Rc::new(StateDir::new(&rt, dirs.state()?)));
-    let around = (witness, clock());
-    let name = target.name.as_str();
-    let attached = forebay_stack::attach(rt.clone(), opened, name, Accept::default(), around);
-    let attached = attached.await?;
-    let resized = attached.layer.resize(args.size).await;
-    let closed = attached.layer.close().await;
-    let resized = resized.map_err(|error| {
-        Failure::new(
-            Failure::code_of(error.cause),
-            format!("cannot resize {name}: {error}"),
-        )
-    })?;
-    closed.map_err(|error| Failure::io(format!("cannot close {name}: {error}")))?;
-    let mut notes = attached.notes;
-    notes.extend(resized.notes);
+    let name = target.name.clone();
+    let resize = async |layer: &dyn Layer| {
+        let resized = layer.resize(args.size).await;
+        resized.map_err(|error| {
+            Failure::new(
+                Failure::code_of(error.cause),
+                format!("cannot resize {name}: {error}"),
+            )
+        })
+    };
+    let worked = on_volume(target, &dirs, (&rt, &ring), resize).await?;
+    let mut notes = worked.notes;
+    notes.extend(worked.result.notes);
     let resized = ResizedTo {
-        before: resized.before,
-        len: resized.len,
+        before: worked.result.before,
+        len: worked.result.len,
         notes,
         device_stays: None,
     };
-    Ok((target.name, resized))
+    Ok((worked.name, resized))
 }
 
 fn tell(name: &Name, resized: &ResizedTo) {

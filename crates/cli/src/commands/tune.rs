@@ -3,16 +3,14 @@
 use std::rc::Rc;
 
 use forebay_control::{Request, TunedTo};
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::Ring;
 use forebay_rt::Rt;
-use forebay_stack::{Accept, Name, Witness, open};
+use forebay_stack::{Layer, Name};
 
+use super::detached::on_volume;
 use crate::args::TuneArgs;
-use crate::clock::clock;
-use crate::lock::NameLock;
 use crate::target::Target;
 use crate::tuned::{not_tuned, told};
-use crate::witness::StateDir;
 use forebay_program::client::{Absent, Client};
 use forebay_program::dirs::Dirs;
 use forebay_program::failure::{Failure, Outcome};
@@ -46,31 +44,25 @@ fn attached(client: &mut Client, args: &TuneArgs) -> Outcome<TunedTo> {
     }
 }
 
-/// Recovers the volume, tunes it, and closes it.
+/// Tunes a volume that no daemon serves.
 async fn detached(
     args: TuneArgs,
     dirs: Dirs,
     (rt, ring): (Rt, Rc<Ring>),
 ) -> Outcome<(Name, TunedTo)> {
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let name = target.name.clone();
     let possible = target.tree.can_be_tuned(args.placement);
-    possible.map_err(|error| not_tuned(&target.name, &error))?;
-    let lock = NameLock::take(&dirs, &target.name)?;
-    let all = async || Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default());
-    let opened = lock.patiently(&rt, all).await?;
-    let witness: Option<Rc<dyn Witness>> = Some(Rc::new(StateDir::new(&rt, dirs.state()?)));
-    let around = (witness, clock());
-    let name = target.name.as_str();
-    let attached = forebay_stack::attach(rt.clone(), opened, name, Accept::default(), around);
-    let attached = attached.await?;
-    let tuned = attached.layer.tune(args.placement).await;
-    let closed = attached.layer.close().await;
-    let tuned = tuned.map_err(|error| not_tuned(&target.name, &error))?;
-    closed.map_err(|error| Failure::io(format!("cannot close {name}: {error}")))?;
-    for note in &attached.notes {
+    possible.map_err(|error| not_tuned(&name, &error))?;
+    let tune = async |layer: &dyn Layer| {
+        let tuned = layer.tune(args.placement).await;
+        tuned.map_err(|error| not_tuned(&name, &error))
+    };
+    let worked = on_volume(target, &dirs, (&rt, &ring), tune).await?;
+    for note in &worked.notes {
         eprintln!("forebay: {note}");
     }
-    Ok((target.name, told(tuned)))
+    Ok((worked.name, told(worked.result)))
 }
 
 fn tell(name: &Name, tuned: &TunedTo, json: bool) -> Outcome {

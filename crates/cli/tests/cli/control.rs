@@ -9,7 +9,7 @@ fn connect(world: &World) -> UnixStream {
     UnixStream::connect(world.path("run/v.sock")).unwrap()
 }
 
-fn answer(world: &World, request: &[u8]) -> serde_json::Value {
+pub(crate) fn answer(world: &World, request: &[u8]) -> serde_json::Value {
     let mut stream = connect(world);
     stream.write_all(request).unwrap();
     let mut line = String::new();

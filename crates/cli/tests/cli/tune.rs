@@ -1,5 +1,8 @@
 //! `forebay tune`: the placement of attached and detached volumes.
 
+use std::process::Stdio;
+
+use crate::control::answer;
 use crate::world::{MIB, World};
 
 /// Returns a world with the volume `v` on `data.img`, which has this placement.
@@ -110,5 +113,66 @@ fn a_filesystem_is_told_its_placement_and_does_not_choose_it() {
     refused.with(2, &["name one"]);
     let said = world.ok(&["tune", "f", "--placement", "sepbit"]);
     assert!(said.contains("f places data by sepbit"), "{said}");
+    world.ok(&["check", "--data", "data.img"]);
+}
+
+#[test]
+fn a_bad_placement_over_the_socket_is_refused_and_the_volume_goes_on() {
+    let world = world("lfs");
+    world.attach();
+    for placement in ["best", "", "LFS", "overwrite\n", &"x".repeat(2000)] {
+        let request = serde_json::json!({"command": "tune", "placement": placement});
+        let reply = answer(&world, format!("{request}\n").as_bytes());
+        assert_eq!(reply["reply"], "failed", "{reply}");
+        assert_eq!(reply["code"], "usage", "{reply}");
+    }
+    assert_eq!(json(&world, &["tune", "v", "--json"])["placement"], "lfs");
+}
+
+/// Found by review: the cleaner took the stream of data that it moves from the placement, waited, and appended to a stream that
+/// the placement meanwhile lacked.
+#[test]
+fn many_changes_at_once_from_many_clients_leave_a_sound_volume() {
+    let world = world("lfs");
+    world.attach();
+    let mut client = world.client();
+    for n in 0..2000u64 {
+        client.write(n * 16384, &[n as u8; 4096]).unwrap();
+    }
+    let kinds = [
+        "lfs",
+        "wolf",
+        "hylog",
+        "sepbit",
+        "hylog+sepbit",
+        "overwrite",
+        "auto",
+    ];
+    let mut commands: Vec<_> = (0..28)
+        .map(|n| {
+            let args = ["tune", "v", "--placement", kinds[n % kinds.len()]];
+            let mut command = world.command(&args);
+            command.stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for n in 0..4000u64 {
+        client
+            .write(n * 7919 % 2000 * 16384, &[(n * 7919 % 2000) as u8; 4096])
+            .unwrap();
+    }
+    for command in &mut commands {
+        assert!(command.wait().unwrap().success());
+    }
+    client.flush().unwrap();
+    drop(client);
+    world.kill("v");
+    world.attach();
+    let mut client = world.client();
+    for n in 0..2000u64 {
+        let read = client.read(n * 16384, 4096).unwrap();
+        assert_eq!(read, [n as u8; 4096], "{n}");
+    }
+    drop(client);
+    world.detach();
     world.ok(&["check", "--data", "data.img"]);
 }

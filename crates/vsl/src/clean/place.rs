@@ -85,6 +85,8 @@ impl Inner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
+            // The placement may have changed during the wait.
+            let stream = self.commit.composer().counts.nearest(stream);
             if let Some(grant) = self.grant_to_move(claim, stream, piece.sectors) {
                 self.move_now(grant, stream, piece);
                 drop(pins);

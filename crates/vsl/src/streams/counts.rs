@@ -56,18 +56,24 @@ impl Counts {
     /// Returns the index of a stream among the streams in use. A stream that is not in use has the index of the last
     /// stream of its kind.
     pub(crate) fn index(self, stream: Stream) -> u8 {
-        match stream.0.checked_sub(Stream::moved(0).0) {
-            _ if stream == Stream::META => self.user + self.moved,
-            None => stream.0.min(self.user - 1),
-            Some(moved) => self.user + moved.min(self.moved - 1),
+        match self.nearest(stream) {
+            Stream::META => self.user + self.moved,
+            stream if stream.is_user() => stream.0,
+            stream => self.user + stream.0 - Stream::moved(0).0,
+        }
+    }
+
+    /// Returns the stream itself if it is in use, otherwise the last stream of its kind that is in use.
+    pub(crate) fn nearest(self, stream: Stream) -> Stream {
+        match stream {
+            Stream::META => stream,
+            _ if stream.is_user() => Stream(stream.0.min(self.user - 1)),
+            _ => stream.min(self.last_moved()),
         }
     }
 
     /// Returns true if the stream is in use.
     pub(crate) fn has(self, stream: Stream) -> bool {
-        match stream.is_user() {
-            true => stream.0 < self.user,
-            false => stream == Stream::META || stream <= self.last_moved(),
-        }
+        self.nearest(stream) == stream
     }
 }

@@ -1,24 +1,17 @@
 //! Volumes on devices that became longer.
 
 use std::cell::Cell;
-use std::fmt::{Display, Formatter};
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
-use forebay_rt::VirtualTime;
 use forebay_sim::disk::{Coin, Image};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::{Each, Role};
-use forebay_units::{ByteLen, LINE_SECTORS, Sector};
-use forebay_vsl::{
-    Batch, GrowError, Kind, Layout, Making, Options, SpaceError, VolumeId, create, open,
-};
+use forebay_units::{LINE_SECTORS, Sector};
+use forebay_vsl::{Batch, GrowError, Kind, Options, SpaceError, open};
 
+use crate::power::{Medium, SEGMENT, SEGMENTS_AT, machine, made};
 use crate::world::{Model, SECTORS, Shape, Volume, World, content, on_a_volume};
-
-const SEGMENT: u64 = 128 << 10;
-const SEGMENTS_AT: u64 = 1 << 20;
 
 fn shape(segments: u64) -> Shape {
     Shape {
@@ -143,48 +136,14 @@ fn a_device_that_became_shorter_is_refused_and_the_volume_stays_as_it_is() {
     });
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Medium;
-
-impl Display for Medium {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("medium")
-    }
-}
-
-impl Role for Medium {
-    const ALL: &'static [Medium] = &[Medium];
-}
-
-fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
-    let medium = Each::of(|_| image.clone());
-    let clock = Rc::new(VirtualTime::new());
-    Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
-}
-
 /// Number of blocks that are written and flushed before the disk grows.
 const OLD: u64 = 200;
 
 /// Returns a disk with a volume of 40 segments that contains data.
 fn used() -> Image {
-    let empty = Image::new(SEGMENTS_AT + 40 * SEGMENT);
-    let machine = machine(1, None, &empty);
+    let machine = machine(1, None, &made(40, Kind::Lfs));
     let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
-    let made = machine.run(async move {
-        let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT)));
-        let making = Making {
-            volume: VolumeId([7; 16]),
-            layout: layout.expect("fits"),
-            space_sectors: SECTORS,
-            placement: Kind::Lfs,
-            auto: false,
-            page_sectors: 8,
-            disk: None,
-        };
-        let disk: Rc<dyn Device> = disk;
-        create(rt.clone(), Rc::clone(&disk), &making)
-            .await
-            .expect("made");
+    let written = machine.run(async move {
         let opened = open(rt, disk, Options::default(), false).await;
         let (space, _workers, _) = opened.expect("opened");
         for n in 0..OLD {
@@ -193,7 +152,7 @@ fn used() -> Image {
         }
         space.flush().await.expect("flushed");
     });
-    made.expect("no cut");
+    written.expect("no cut");
     machine.cut(Coin::Keep)[Medium].clone()
 }
 

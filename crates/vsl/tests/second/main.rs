@@ -15,6 +15,7 @@ mod memory;
 mod numbers;
 mod outage;
 mod pieces;
+mod power;
 mod preallocated;
 mod recovery;
 mod room;

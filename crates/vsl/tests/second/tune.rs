@@ -1,24 +1,21 @@
 //! Volumes in use whose placement changes.
 
 use std::cell::Cell;
-use std::fmt::{Display, Formatter};
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_rng::Rng;
-use forebay_rt::VirtualTime;
 use forebay_sim::disk::{Coin, Image};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::{Each, Role};
 use forebay_units::{ByteLen, LINE_SECTORS, Sector};
 use forebay_vsl::{
     Batch, Disk, Kind, Layout, Making, Options, SpaceError, TuneError, VolumeId, create, open,
 };
 
-use crate::world::{Model, SECTORS, Shape, Volume, content, on_a_device, on_a_volume};
+use crate::power::{Medium, SEGMENT, machine, made};
+use crate::world::{Model, SECTORS, SOON, Shape, Volume, content, on_a_device, on_a_volume};
 
-const SEGMENT: u64 = 128 << 10;
-const SEGMENTS_AT: u64 = 1 << 20;
 const SEGMENTS: u64 = 80;
 
 fn shape(kind: Kind) -> Shape {
@@ -156,26 +153,136 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Medium;
-
-impl Display for Medium {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("medium")
+/// The cleaner and the writes in place wait for nodes and for space while the placement changes under them.
+#[test]
+fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_nothing() {
+    for seed in 0..2 {
+        let shape = Shape {
+            segments: 280,
+            ..shape(Kind::HyLogSepBit)
+        };
+        on_a_volume(shape, async move |world| {
+            let options = Options {
+                map_bytes: 0,
+                ..Options::default()
+            };
+            let volume = world.open(options).await;
+            // Single sectors, so that the map does not fit its memory, and the cleaner reads it before it moves data.
+            let mut model = Model::new(36_000, 1, 2);
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            let end = Rc::new(Cell::new(false));
+            let changes: Vec<_> = (0..8)
+                .map(|n| {
+                    let (rt, space, end) =
+                        (world.rt.clone(), volume.space.clone(), Rc::clone(&end));
+                    let rng = Rng::new(100 * seed + n);
+                    world.rt.spawn(async move {
+                        let mut count = 0;
+                        while !end.get() {
+                            rt.sleep(Duration::from_micros(rng.below(4000))).await;
+                            let kind = rng.pick(&Kind::ALL);
+                            match space.set_placement(Some(kind)).await {
+                                Ok(()) => count += 1,
+                                Err(TuneError::Full { .. }) => {}
+                                Err(error) => panic!("{kind}: {error}"),
+                            }
+                        }
+                        count
+                    })
+                })
+                .collect();
+            churn(&volume, &mut model, &Rng::new(seed), 10_000).await;
+            end.set(true);
+            let mut count = 0;
+            for change in changes {
+                count += change.await;
+            }
+            assert!(count > 100, "{count}");
+            volume.audit().await;
+            let placed = volume.space.placement();
+            assert_eq!(volume.space.superblock().placement, placed);
+            volume.flush().await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            assert_eq!(volume.space.placement(), placed);
+            model.compare(&volume).await;
+        });
     }
 }
 
-impl Role for Medium {
-    const ALL: &'static [Medium] = &[Medium];
+/// As full as it gets with the placement that keeps most free, a volume changes to every other one and back, while all of it is
+/// overwritten.
+#[test]
+fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
+    on_a_volume(shape(Kind::SepBit), async |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096);
+        let mut written = 0;
+        for n in 0..model.len() {
+            match volume.try_apply(&model.next(n), Durability::Flush).await {
+                Ok(_) => {
+                    model.written(n);
+                    written = n + 1;
+                }
+                Err(SpaceError::Full { .. }) => break,
+                Err(error) => panic!("{n}: {error}"),
+            }
+        }
+        let rng = Rng::new(3);
+        let mut changed = 0;
+        for kind in Kind::ALL.into_iter().chain([Kind::Overwrite, Kind::HyLog]) {
+            match volume.space.set_placement(Some(kind)).await {
+                Ok(()) => changed += 1,
+                Err(TuneError::Full { .. }) => {}
+                Err(error) => panic!("{kind}: {error}"),
+            }
+            for _ in 0..written {
+                model
+                    .write(&volume, rng.below(written), Durability::Flush)
+                    .await;
+            }
+            volume.audit().await;
+        }
+        assert!(changed > 4, "{changed}");
+        model.compare(&volume).await;
+    });
 }
 
-fn machine(seed: u64, cut_at: Option<u64>, image: &Image) -> Machine<Medium> {
-    let medium = Each::of(|_| image.clone());
-    let clock = Rc::new(VirtualTime::new());
-    Machine::new(seed, cut_at, &medium, &Each::of(|_| 512), clock)
+/// The fault lasts for an hour. To a placement that keeps less free, and to one that keeps more.
+#[test]
+fn a_change_on_a_device_that_fails_waits_for_it_and_loses_nothing() {
+    for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
+        on_a_volume(shape(from), async move |world| {
+            let volume = world.open(Options::default()).await;
+            let mut model = Model::of_blocks(200);
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.flush().await;
+            world.device.writes_fail.set(true);
+            let space = volume.space.clone();
+            let changing = world
+                .rt
+                .spawn(async move { space.set_placement(Some(to)).await });
+            world.rt.sleep(Duration::from_secs(3600)).await;
+            assert_eq!(volume.space.superblock().placement, from);
+            model.compare(&volume).await;
+            world.device.writes_fail.set(false);
+            let changed = world.rt.timeout(SOON, changing).await;
+            changed.expect("it ends").expect("changed");
+            churn(&volume, &mut model, &Rng::new(1), 500).await;
+            volume.flush().await;
+            drop(volume);
+            let volume = world.open(Options::default()).await;
+            assert_eq!(volume.space.placement(), to);
+            model.compare(&volume).await;
+        });
+    }
 }
 
-/// Creates or opens a volume, and changes its placement from `from` to `to` between two writes. The power fails at
+/// Opens a volume, and changes its placement from `from` to `to` between two writes. The power fails at
 /// request `cut_at`. Returns the number of durable blocks, whether all writes completed, and the machine with the disk.
 fn changed_with_a_cut(
     image: &Image,
@@ -203,33 +310,12 @@ fn changed_with_a_cut(
     (durable.get(), ended.is_some(), machine)
 }
 
-fn made(kind: Kind) -> Image {
-    let machine = machine(1, None, &Image::new(SEGMENTS_AT + SEGMENTS * SEGMENT));
-    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
-    let made = machine.run(async move {
-        let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT)));
-        let making = Making {
-            volume: VolumeId([7; 16]),
-            layout: layout.expect("fits"),
-            space_sectors: SECTORS,
-            placement: kind,
-            auto: false,
-            page_sectors: 8,
-            disk: None,
-        };
-        let disk: Rc<dyn Device> = disk;
-        create(rt, disk, &making).await.expect("made");
-    });
-    made.expect("no cut");
-    machine.cut(Coin::Keep)[Medium].clone()
-}
-
 /// One seed is one scenario: the time of the power failure, and the blocks that reached the disk by then.
 #[test]
 fn a_power_cut_anywhere_while_the_placement_changes_leaves_either_and_all_data() {
     // A placement that keeps less free, and one that keeps more free.
     for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
-        let image = made(from);
+        let image = made(SEGMENTS, from);
         let (mut found, mut n) = ([0, 0], 0);
         loop {
             let (durable, ended, cut) = changed_with_a_cut(&image, (from, to), n);
