@@ -1,5 +1,5 @@
-//! What configurations came to, kept in a file: a study that was ended goes on where it was, and one with a new system
-//! runs that system only.
+//! Results of configurations in a file. A study that was interrupted continues from there, and a study with an additional
+//! system runs only the additional configurations.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::Found;
 
-/// Results in memory, and the file that they are appended to, if one is wished.
+/// Results of earlier runs in memory, and the file to which new results are appended, if any.
 pub struct Kept {
     commit: String,
     found: HashMap<String, Line>,
@@ -24,14 +24,14 @@ pub struct Kept {
 struct Line {
     /// The commit of the program that ran it.
     commit: String,
-    /// All that the configuration is.
+    /// Description of the whole configuration, which identifies the result.
     configuration: String,
-    /// What came of it.
+    /// The result.
     found: Found,
 }
 
 impl Kept {
-    /// Keeps nothing.
+    /// Returns an empty store without a file.
     pub fn nowhere() -> Kept {
         Kept {
             commit: String::new(),
@@ -40,11 +40,11 @@ impl Kept {
         }
     }
 
-    /// Reads what `path` has, if it exists, and appends to it what is run from now on, as results of `commit`.
+    /// Reads the results in `path`, if the file exists, and opens the file for new results of `commit`. An incomplete last
+    /// line, left by an interrupted run, is removed.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or has anything else in it. A last line that was cut when a run was
-    /// ended is left out.
+    /// The file cannot be read or written, or contains other lines than results.
     pub fn open(path: &Path, commit: &str) -> Result<Kept> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -70,15 +70,15 @@ impl Kept {
         })
     }
 
-    /// What a configuration came to before.
+    /// Returns the result of a configuration, if an earlier run has it.
     pub(crate) fn get(&self, configuration: &str) -> Option<&Found> {
         self.found.get(configuration).map(|line| &line.found)
     }
 
-    /// Keeps what a configuration came to.
+    /// Appends the result of a configuration to the file.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// The file cannot be written.
     pub(crate) fn put(&self, configuration: String, found: &Found) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -94,7 +94,7 @@ impl Kept {
         Ok(())
     }
 
-    /// The commits whose results the file had.
+    /// Returns the commits of the results that the file had.
     fn commits(&self) -> Vec<&str> {
         let commits: BTreeSet<&str> = (self.found.values())
             .map(|line| line.commit.as_str())
@@ -102,7 +102,7 @@ impl Kept {
         commits.into_iter().collect()
     }
 
-    /// What a report has to say of it.
+    /// Returns the sentence for the report about results of earlier runs. It is empty if the file had none.
     pub(crate) fn text(&self) -> String {
         match self.found.len() {
             0 => String::new(),

@@ -1,4 +1,4 @@
-//! What the data lies on: emulated disks, scaled down, alone or in an array, shingled disks, and flash.
+//! The devices of the study: scaled-down emulated disks, alone or in an array, shingled disks, and flash.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;

@@ -86,12 +86,13 @@ fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
     ])
 }
 
-/// What the utilisation of a crossover is a share of.
+/// The capacity to which the utilisation of a crossover refers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The medium.
+    /// The capacity of the device.
     Medium,
-    /// What the segments in use can hold beside headers and summaries: what cleaning has to do with.
+    /// The capacity of the segments in use, without headers and summaries. The cost of cleaning follows from this
+    /// utilisation.
     Segments,
 }
 
