@@ -1,21 +1,23 @@
-//! `cargo xtask mutants`: proof that the simulator sees.
+//! `cargo xtask mutants`: proof that the simulator sees faults.
 //!
-//! A mutant is the shipping code with one deliberate mistake, kept as a patch in `xtask/mutants`
-//! with a few lines above it that say what is broken, which promise or invariant of the design page
-//! that breaks, and, unless it is the cache, which subject of the simulator is to show it. Each is applied to a copy of the tree under `target/`, built
-//! there, and explored by the simulator, which must find a violation within a minute of one
-//! processor. Nothing is
-//! written outside `target/`, and there are no switches in shipping code.
+//! A mutant is the shipping code with one deliberate mistake. A file in `xtask/mutants` names the mistake, the guarantee
+//! or invariant of the design page that it breaks, the simulator's system under test that must show it, and source
+//! texts with their replacements. The texts are compared by tokens within a crate: a mutant survives changes of layout,
+//! comments and files, and ends only when the code that it breaks changes. The shipping code has no switches.
 //!
-//! A violation counts only if the code as it is has none in the same world: a simulator that always
-//! cries would catch everything.
+//! Each mutant is applied to a copy of the tree under `target/`, built there, and explored by the simulator, which must
+//! find a violation within a minute of one processor. Nothing is written outside `target/`.
 //!
-//! The list of mutants, and how long it took to catch each, is a table in docs/testing.md, which a
-//! test holds against the patches. Another test applies every patch without building, so a patch
-//! that the code has moved away from is noticed in CI.
+//! A violation is valid only if the unchanged code has none in the same scenario: a simulator that always reports a
+//! violation would catch everything.
+//!
+//! The list of mutants, with the time until each was caught, is a table in docs/testing.md, which a test compares with
+//! the files. Another test finds the texts of all mutants without building, so CI notices a mutant that the code has
+//! moved away from.
 
-mod patch;
+mod mutant;
 mod scratch;
+mod tokens;
 
 #[cfg(test)]
 use std::collections::BTreeMap;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use patch::Mutant;
+use mutant::Mutant;
 use scratch::{Explored, Scratch};
 
 /// How the mutants are to be run.
@@ -71,12 +73,12 @@ impl Options {
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let options = Options::parse(arguments)?;
     let root = crate::root()?;
-    let all = patch::load(&root)?;
+    let all = mutant::load(&root)?;
     let find = |name: &String| all.iter().find(|mutant| mutant.name == *name);
     let mut mutants: Vec<&Mutant> = Vec::new();
     for name in &options.names {
         let known = find(name);
-        mutants.push(known.with_context(|| format!("no {name} in {}", patch::DIRECTORY))?);
+        mutants.push(known.with_context(|| format!("no {name} in {}", mutant::DIRECTORY))?);
     }
     if options.names.is_empty() {
         mutants.extend(&all);
@@ -125,7 +127,7 @@ fn one(
     scratch.build()?;
     let time = Duration::from_secs(options.seconds);
     (!options.build)
-        .then(|| scratch.hunt(&mutant.subject, options.seed, time))
+        .then(|| scratch.hunt(&mutant.recipe.subject, options.seed, time))
         .transpose()
 }
 
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn every_mutant_applies_to_the_code_as_it_is() {
         let root = crate::root().unwrap();
-        let mutants = patch::load(&root).unwrap();
+        let mutants = mutant::load(&root).unwrap();
         assert!(mutants.len() >= 20, "only {} mutants", mutants.len());
         let stale: Vec<String> = mutants
             .iter()
@@ -169,26 +171,21 @@ mod tests {
                     .map(|why| format!("{}: {why:#}", mutant.name))
             })
             .collect();
-        assert_eq!(stale, [""; 0], "the code has moved away from these patches");
+        assert_eq!(stale, [""; 0], "the code has moved away from these mutants");
     }
 
     #[test]
     fn mutants_change_shipping_code_and_nothing_else() {
-        for mutant in patch::load(&crate::root().unwrap()).unwrap() {
-            assert!(
-                !mutant.files().is_empty(),
-                "{} changes nothing",
-                mutant.name
-            );
-            for file in mutant.files() {
+        for mutant in mutant::load(&crate::root().unwrap()).unwrap() {
+            for changed in mutant.crates() {
                 let engines = [
                     "device", "segments", "log", "dcd", "extents", "vsl", "dfs", "mount",
                 ];
-                let ships = engines
-                    .iter()
-                    .any(|engine| file.starts_with(&format!("crates/{engine}/src/")));
-                assert!(ships, "{} changes {file}", mutant.name);
-                assert!(!file.contains("tests"), "{} changes {file}", mutant.name);
+                assert!(
+                    engines.contains(&changed),
+                    "{} changes {changed}",
+                    mutant.name
+                );
             }
         }
     }
@@ -198,10 +195,10 @@ mod tests {
         let root = crate::root().unwrap();
         let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
         let listed = documented(&page);
-        let there: BTreeMap<String, (String, String)> = patch::load(&root)
+        let there: BTreeMap<String, (String, String)> = mutant::load(&root)
             .unwrap()
             .into_iter()
-            .map(|mutant| (mutant.name, (mutant.broken, mutant.breaks)))
+            .map(|mutant| (mutant.name, (mutant.recipe.broken, mutant.recipe.breaks)))
             .collect();
         assert_eq!(listed, there);
     }

@@ -64,9 +64,10 @@ impl Source {
             functions: Vec::new(),
         };
         flatten(stream, &mut source.tokens);
-        source.tests = match is_test_file(path) {
-            true => std::iter::once(0..usize::MAX).collect(),
-            false => test_items(&source.tokens),
+        source.tests = if is_test_file(path) {
+            std::iter::once(0..usize::MAX).collect()
+        } else {
+            test_items(&source.tokens)
         };
         source.functions = functions(&source.tokens);
         Ok(source)
