@@ -168,8 +168,9 @@ fn change_in(id: u64, file: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<()
             some.push(piece);
         }
     }
-    match some.is_empty() {
-        true => Ok(()),
-        false => give(&mut some),
+    if some.is_empty() {
+        Ok(())
+    } else {
+        give(&mut some)
     }
 }

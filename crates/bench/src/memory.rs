@@ -42,16 +42,18 @@ impl Device for Forgetful {
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        match at + buf.len() as u64 <= KEPT {
-            true => self.kept.read(at, buf),
-            false => Box::pin(async { Ok(buf) }),
+        if at + buf.len() as u64 <= KEPT {
+            self.kept.read(at, buf)
+        } else {
+            Box::pin(async { Ok(buf) })
         }
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        match at + buf.len() as u64 <= KEPT {
-            true => self.kept.write(at, buf, durability),
-            false => Box::pin(async { Ok(()) }),
+        if at + buf.len() as u64 <= KEPT {
+            self.kept.write(at, buf, durability)
+        } else {
+            Box::pin(async { Ok(()) })
         }
     }
 

@@ -194,9 +194,10 @@ impl Place {
         match rustix::fs::readlinkat(&self.dir, name.as_str(), Vec::new()) {
             Ok(target) => {
                 let target = PathBuf::from(std::ffi::OsStr::from_bytes(target.as_bytes()));
-                match is_device(&target) {
-                    true => There::Link(target),
-                    false => There::Foreign("a link to elsewhere"),
+                if is_device(&target) {
+                    There::Link(target)
+                } else {
+                    There::Foreign("a link to elsewhere")
                 }
             }
             Err(Errno::NOENT) => There::Nothing,

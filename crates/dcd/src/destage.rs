@@ -162,9 +162,10 @@ impl Engine {
             };
             let window = current.window.clone();
             let read_next = async {
-                match urgent && !self.window(window.end).is_empty() {
-                    true => Some(self.read_window(window.end, urgent).await),
-                    false => None,
+                if urgent && !self.window(window.end).is_empty() {
+                    Some(self.read_window(window.end, urgent).await)
+                } else {
+                    None
                 }
             };
             let commit_before = self.commit(before.take(), false);

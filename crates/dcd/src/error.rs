@@ -104,15 +104,12 @@ pub enum AttachError {
 
 /// Returns advice for a data device that is shorter than recorded.
 fn shrunk(clean: bool) -> &'static str {
-    match clean {
-        true => {
-            "it is another device, or it shrank. Give it back its length and attach again. The log is empty, so \
-             the data device alone is the volume: if it is to stay shorter, remove the volume with `forebay remove` and \
-             create it again"
-        }
-        false => {
-            "it is another device, or it shrank, and the log holds data for it that is not home yet. Give the \
-             device back its length (nothing in the log is lost) and attach again; detach before it is made shorter"
-        }
+    if clean {
+        "it is another device, or it shrank. Give it back its length and attach again. The log is empty, so \
+         the data device alone is the volume: if it is to stay shorter, remove the volume with `forebay remove` and \
+         create it again"
+    } else {
+        "it is another device, or it shrank, and the log holds data for it that is not home yet. Give the \
+         device back its length (nothing in the log is lost) and attach again; detach before it is made shorter"
     }
 }

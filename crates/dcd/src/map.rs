@@ -231,9 +231,10 @@ impl Map {
     /// Returns the fragments of all blocks of a range, in no particular order.
     fn pieces_in(&self, range: &Range<u64>) -> impl Iterator<Item = Piece> {
         let lines = lines(range);
-        let (listed, searched) = match self.is_long(range) {
-            true => (0..0, Some(lines)),
-            false => (lines, None),
+        let (listed, searched) = if self.is_long(range) {
+            (0..0, Some(lines))
+        } else {
+            (lines, None)
         };
         let listed = listed.flat_map(|line| self.pieces(Line(line)));
         let searched = searched.into_iter().flat_map(|lines| {

@@ -38,9 +38,10 @@ pub(crate) enum Priority {
 impl Priority {
     /// Returns the priority of destaging.
     pub(crate) fn of_destaging(urgent: bool) -> Priority {
-        match urgent {
-            true => Priority::Urgent,
-            false => Priority::Idle,
+        if urgent {
+            Priority::Urgent
+        } else {
+            Priority::Idle
         }
     }
 }

@@ -88,13 +88,13 @@ pub(crate) enum Note {
 /// is durable. So the superblock must record a flush that no later flush follows. A volume under uninterrupted load may
 /// not see another flush for hours.
 pub(crate) fn note(seen: &Noting) -> Note {
-    match seen.is_noted {
-        true => Note::Rest,
-        false if seen.idle >= QUIET || seen.age >= UNNOTED_MAX => Note::Now,
-        false => {
-            let wait = (QUIET - seen.idle).min(UNNOTED_MAX - seen.age);
-            Note::Wait(wait.max(Duration::from_millis(1)))
-        }
+    if seen.is_noted {
+        Note::Rest
+    } else if seen.idle >= QUIET || seen.age >= UNNOTED_MAX {
+        Note::Now
+    } else {
+        let wait = (QUIET - seen.idle).min(UNNOTED_MAX - seen.age);
+        Note::Wait(wait.max(Duration::from_millis(1)))
     }
 }
 

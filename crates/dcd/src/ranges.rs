@@ -75,9 +75,10 @@ impl Packed {
 
     /// Returns the number of sectors to zero or discard on the data device. A lost range cannot be carried out.
     fn sectors_to_carry(&self) -> u64 {
-        match self.is_lost() {
-            true => 0,
-            false => self.end() - self.start,
+        if self.is_lost() {
+            0
+        } else {
+            self.end() - self.start
         }
     }
 }

@@ -39,10 +39,11 @@ impl Engine {
         let len = buf.len() as u64;
         let range = sectors(&(at..at + len));
         let hit = self.map.borrow().overlaps(range.clone());
-        let (buf, hit_sectors) = match hit {
-            false => (self.data.read(at, buf).await?, 0),
+        let (buf, hit_sectors) = if hit {
             // Boxed, so that the many reads that miss do not carry its size.
-            true => Box::pin(self.assemble(range, buf)).await?,
+            Box::pin(self.assemble(range, buf)).await?
+        } else {
+            (self.data.read(at, buf).await?, 0)
         };
         let mut counters = self.counters.borrow_mut();
         counters.reads += 1;

@@ -221,9 +221,10 @@ async fn not_given_up(
     };
     let given_up = witness.given_up(superblock.volume).await;
     let given_up = given_up.map_err(|error| AttachError::Witness(std::sync::Arc::new(error)))?;
-    match given_up.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
-        true => Err(AttachError::GivenUp),
-        false => Ok(()),
+    if given_up.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
+        Err(AttachError::GivenUp)
+    } else {
+        Ok(())
     }
 }
 

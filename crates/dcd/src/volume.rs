@@ -322,12 +322,12 @@ impl Volume {
         };
         match engine.log.failure() {
             Some(failure) => {
-                let what = match engine.rescue.borrow().is_done() {
-                    true => "everything that could be read is home; replace the log".into(),
-                    _ if data.is_some() || log.is_some() => {
-                        format!("what it holds cannot be settled yet: {}", both(&data, &log))
-                    }
-                    _ => "what it holds is being taken home".into(),
+                let what = if engine.rescue.borrow().is_done() {
+                    "everything that could be read is home; replace the log".into()
+                } else if data.is_some() || log.is_some() {
+                    format!("what it holds cannot be settled yet: {}", both(&data, &log))
+                } else {
+                    "what it holds is being taken home".into()
                 };
                 let detail = match self.stale_log() {
                     Some(stale) => format!("{failure}; {what}; {stale}"),

@@ -101,9 +101,10 @@ impl OneDisk {
 
     /// Reports to the layer above, once, that writes may be lost.
     fn report_lost(&self) -> Result<()> {
-        match self.own().lost.take() {
-            true => Err(self.failed(Op::Flush)),
-            false => Ok(()),
+        if self.own().lost.take() {
+            Err(self.failed(Op::Flush))
+        } else {
+            Ok(())
         }
     }
 

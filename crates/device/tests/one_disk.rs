@@ -38,12 +38,13 @@ impl Hooks for Part {
             Asked::Flush => &self.fails_flushes,
             _ => &self.fails_writes,
         };
-        match fails.get() {
-            true => Err(DeviceError::Failed {
+        if fails.get() {
+            Err(DeviceError::Failed {
                 op: asked.op(),
                 cause: "a test".into(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

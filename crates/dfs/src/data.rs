@@ -213,9 +213,10 @@ impl Fs {
         }
         let moves =
             inode.base != self.geometry().chunk(inode.file).0 && end > self.geometry().slot_bytes();
-        match moves {
-            true => ALL,
-            false => sectors.start.min(inode.size)..ALL.end,
+        if moves {
+            ALL
+        } else {
+            sectors.start.min(inode.size)..ALL.end
         }
     }
 

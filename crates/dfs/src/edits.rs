@@ -34,9 +34,10 @@ impl Piece {
         let range = (part.start - start) as usize..(part.end - start) as usize;
         let data = self.data.as_ref().map(|data| {
             let data = data.slice(range);
-            match data.len().next_multiple_of(ALIGN) < data.held_bytes() / 2 {
-                true => BufMut::copy_of(&data).freeze(),
-                false => data,
+            if data.len().next_multiple_of(ALIGN) < data.held_bytes() / 2 {
+                BufMut::copy_of(&data).freeze()
+            } else {
+                data
             }
         });
         Piece {
@@ -111,9 +112,12 @@ impl Edits {
             None => 0,
         };
         let memory = piece.memory();
-        match comes {
-            true => (self.bytes, self.memory) = (self.bytes + len, self.memory + memory),
-            false => (self.bytes, self.memory) = (self.bytes - len, self.memory - memory),
+        if comes {
+            self.bytes += len;
+            self.memory += memory;
+        } else {
+            self.bytes -= len;
+            self.memory -= memory;
         }
     }
 

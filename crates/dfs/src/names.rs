@@ -393,9 +393,10 @@ impl Fs {
 
     pub(crate) async fn must_be_empty(&self, directory: &Rc<File>) -> Result<()> {
         let inode = directory.inode().clone();
-        match self.is_empty(&inode).await? {
-            true => Ok(()),
-            false => Err(FsError::NotEmpty),
+        if self.is_empty(&inode).await? {
+            Ok(())
+        } else {
+            Err(FsError::NotEmpty)
         }
     }
 

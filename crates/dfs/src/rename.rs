@@ -72,9 +72,10 @@ impl Fs {
         let parents = (self.directory(from.0).await?, self.directory(to.0).await?);
         let is_same = Rc::ptr_eq(&parents.0, &parents.1);
         // No other operation moves a directory meanwhile, so the ancestors of a directory stay the same.
-        let _moving = match is_same {
-            true => None,
-            false => Some(self.0.moving.lock().await),
+        let _moving = if is_same {
+            None
+        } else {
+            Some(self.0.moving.lock().await)
         };
         let (from, to) = ((&parents.0, from.1), (&parents.1, to.1));
         let pair = self.lock_pair(from, to).await?;

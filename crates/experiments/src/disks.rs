@@ -146,10 +146,7 @@ impl Setup {
 
     fn disk(self, rt: &Rt, phase: f64, spent: &Rc<Cell<Spent>>) -> Result<Rc<dyn Device>> {
         let spec = named(DISK).with_context(|| format!("no disk model {DISK}"))?;
-        let spec = match self.own_bus {
-            true => spec,
-            false => spec.on_bus(BUS),
-        };
+        let spec = if self.own_bus { spec } else { spec.on_bus(BUS) };
         // With read-ahead and a queue of its own, and without answering writes early.
         let options = Options {
             caches: Caches::Explicit(CacheChoice {

@@ -113,9 +113,10 @@ impl Desk {
     /// Of twenty calls eleven save a file, three make one, three remove one, three read one.
     async fn call(&mut self) -> Result<()> {
         // Four of five times one of those that are used most.
-        let among = match self.random.one_in(5) {
-            true => self.files.len() as u64,
-            false => HOT.min(self.files.len() as u64),
+        let among = if self.random.one_in(5) {
+            self.files.len() as u64
+        } else {
+            HOT.min(self.files.len() as u64)
         };
         let chosen = self.random.below(among) as usize;
         match self.random.below(20) {

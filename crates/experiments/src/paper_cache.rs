@@ -234,9 +234,10 @@ impl Shared {
             let part = BufMut::zeroed((fragments * FRAGMENT) as usize);
             self.log.read(segment as u64 * SEGMENT + 1024, part).await?;
         }
-        match found.home {
-            true => self.data.read(at, buf).await,
-            false => Ok(buf),
+        if found.home {
+            self.data.read(at, buf).await
+        } else {
+            Ok(buf)
         }
     }
 
@@ -249,9 +250,10 @@ impl Shared {
     }
 
     async fn take_turn(&self) -> Option<LockGuard> {
-        match self.rules.lock {
-            true => Some(self.turn.lock().await),
-            false => None,
+        if self.rules.lock {
+            Some(self.turn.lock().await)
+        } else {
+            None
         }
     }
 

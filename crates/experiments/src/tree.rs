@@ -16,9 +16,10 @@ pub(crate) fn tree(seed: u64, every: usize) -> Vec<Vec<u64>> {
     let random = Rng::new(seed);
     let mut directories = vec![Vec::new(); DIRECTORIES];
     for n in 0..FILES {
-        let directory = match n < LARGE * IN_LARGE {
-            true => n % LARGE,
-            false => LARGE + n % (DIRECTORIES - LARGE),
+        let directory = if n < LARGE * IN_LARGE {
+            n % LARGE
+        } else {
+            LARGE + n % (DIRECTORIES - LARGE)
         };
         let len = length(&random);
         if n % every == 0 {

@@ -124,10 +124,10 @@ fn changes_tell_which_extents_there_are() {
                 _ => (from / 8 * 8, 8, Check::Own(n as u32)),
             };
             // The place often continues other extents, in the space and on the device.
-            let place = Place(if !rng.one_in(4) {
-                1000 + sector
-            } else {
+            let place = Place(if rng.one_in(4) {
                 10_000 * n
+            } else {
+                1000 + sector
             });
             let to = Extent {
                 sector,

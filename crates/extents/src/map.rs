@@ -255,9 +255,12 @@ impl Map {
             };
             let mut parts = self.nodes.leaf(path.leaf()).parts(at..range.end);
             if let Some(first) = parts.next() {
-                let run = parts.try_fold(first.end(), |end, part| match part.sector == end {
-                    true => Ok(part.end()),
-                    false => Err(end),
+                let run = parts.try_fold(first.end(), |end, part| {
+                    if part.sector == end {
+                        Ok(part.end())
+                    } else {
+                        Err(end)
+                    }
                 });
                 let (Ok(end) | Err(end)) = run;
                 return Ok(Some(first.sector..end));

@@ -128,9 +128,10 @@ fn on(
 
 /// Fails unless something came out right.
 fn must(right: bool, what: &str) -> io::Result<()> {
-    match right {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("{what} came out wrong"))),
+    if right {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("{what} came out wrong")))
     }
 }
 

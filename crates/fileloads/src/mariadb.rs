@@ -324,9 +324,10 @@ impl<'a> Server<'a> {
             what.to_owned(),
         ];
         let mut running = Running::start("sysbench", &options, &own)?;
-        match running.wait(lasts + PATIENCE, self.is_to_stop)?.success() {
-            true => fs::read_to_string(own.0.join("log")),
-            false => Err(own.failed("sysbench")),
+        if running.wait(lasts + PATIENCE, self.is_to_stop)?.success() {
+            fs::read_to_string(own.0.join("log"))
+        } else {
+            Err(own.failed("sysbench"))
         }
     }
 
@@ -341,9 +342,10 @@ impl<'a> Server<'a> {
         {
             kill_process(pid, Signal::TERM)?;
         }
-        match self.process.wait(PATIENCE, self.is_to_stop)?.success() {
-            true => Ok(()),
-            false => Err(self.scratch.failed("mariadbd ended badly")),
+        if self.process.wait(PATIENCE, self.is_to_stop)?.success() {
+            Ok(())
+        } else {
+            Err(self.scratch.failed("mariadbd ended badly"))
         }
     }
 }

@@ -336,9 +336,10 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
 fn offered(fixed: &[u8; FIXED]) -> u64 {
     const LEN: usize = HEADER + 20;
     let flags = u64::from(u32_at(fixed, HEADER + 12));
-    match flags & init_flag::INIT_EXT != 0 && u32_at(fixed, 0) as usize >= LEN {
-        true => flags | u64::from(u32_at(fixed, HEADER + 16)) << 32,
-        false => flags,
+    if flags & init_flag::INIT_EXT != 0 && u32_at(fixed, 0) as usize >= LEN {
+        flags | u64::from(u32_at(fixed, HEADER + 16)) << 32
+    } else {
+        flags
     }
 }
 

@@ -40,9 +40,10 @@ pub(crate) fn seal_sector(bytes: &mut [u8]) {
         return;
     };
     before[4..].fill(0);
-    let head = match before.starts_with(b"FBXA") {
-        true => &before[..4],
-        false => &*before,
+    let head = if before.starts_with(b"FBXA") {
+        &before[..4]
+    } else {
+        &*before
     };
     let crc = crc32c::crc32c_append(crc32c::crc32c(head), rest);
     before[4..].copy_from_slice(&crc.to_le_bytes());

@@ -48,15 +48,14 @@ impl Plan {
     /// Act `number`.
     pub(crate) fn act(&self, number: u64) -> Act {
         let overwrites = number % OVERWRITES_EVERY == OVERWRITES_EVERY - 1;
-        let file = match overwrites {
-            false => number,
-            true => {
-                // Of each three acts before this one, the first two created.
-                let nth = self
-                    .numbers(1, number)
-                    .below(number - number / OVERWRITES_EVERY);
-                nth / (OVERWRITES_EVERY - 1) * OVERWRITES_EVERY + nth % (OVERWRITES_EVERY - 1)
-            }
+        let file = if overwrites {
+            // Of each three acts before this one, the first two created.
+            let nth = self
+                .numbers(1, number)
+                .below(number - number / OVERWRITES_EVERY);
+            nth / (OVERWRITES_EVERY - 1) * OVERWRITES_EVERY + nth % (OVERWRITES_EVERY - 1)
+        } else {
+            number
         };
         Act { file, number }
     }
@@ -64,9 +63,10 @@ impl Plan {
     /// What the file holds after the act: as much as before, if it was there.
     pub(crate) fn content(&self, act: Act) -> Vec<u8> {
         let numbers = self.numbers(2, act.file);
-        let most = match numbers.coin() {
-            true => SHORT_BYTES_MAX,
-            false => LONG_BYTES_MAX,
+        let most = if numbers.coin() {
+            SHORT_BYTES_MAX
+        } else {
+            LONG_BYTES_MAX
         };
         let len = 1 + numbers.below(most);
         self.numbers(3, act.number).bytes(len as usize)

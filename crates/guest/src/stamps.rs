@@ -168,9 +168,10 @@ impl Stamps {
         let found = sectors
             .next()
             .map_or(Found::Torn, |(nth, sector)| self.sector(nth, sector));
-        match sectors.all(|(nth, sector)| self.sector(nth, sector) == found) {
-            true => found,
-            false => Found::Torn,
+        if sectors.all(|(nth, sector)| self.sector(nth, sector) == found) {
+            found
+        } else {
+            Found::Torn
         }
     }
 
@@ -247,9 +248,10 @@ impl Stamps {
                     || file
                         .read_exact_at(content, offset + block * BLOCK as u64)
                         .is_ok();
-                found.push(match there {
-                    true => self.judge(block, content),
-                    false => Found::Unreadable,
+                found.push(if there {
+                    self.judge(block, content)
+                } else {
+                    Found::Unreadable
                 });
             }
         }
@@ -268,9 +270,10 @@ fn number(found: Found) -> u64 {
 fn open(path: &Path, write: bool) -> Result<File> {
     let said = || format!("cannot open {}", path.display());
     let device = std::fs::metadata(path).with_context(said)?.file_type();
-    let flags = match device.is_block_device() {
-        true => rustix::fs::OFlags::DIRECT.bits() as i32,
-        false => 0,
+    let flags = if device.is_block_device() {
+        rustix::fs::OFlags::DIRECT.bits() as i32
+    } else {
+        0
     };
     File::options()
         .read(true)

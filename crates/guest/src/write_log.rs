@@ -134,9 +134,10 @@ impl Entry {
 
     /// Sectors of data behind the entry.
     fn data_sectors(&self) -> u64 {
-        match self.is(flag::DISCARD | flag::MARK) {
-            true => 0,
-            false => self.sectors,
+        if self.is(flag::DISCARD | flag::MARK) {
+            0
+        } else {
+            self.sectors
         }
     }
 }

@@ -147,16 +147,15 @@ impl Log {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
         let commit = &self.inner.commit;
-        match next.abandoned {
-            true => {
-                for durability in [Durability::Flush, Durability::Fua] {
-                    let written = commit
-                        .device()
-                        .write(PLACES[copy], bytes.clone(), durability);
-                    written.await?;
-                }
+        if next.abandoned {
+            for durability in [Durability::Flush, Durability::Fua] {
+                let written = commit
+                    .device()
+                    .write(PLACES[copy], bytes.clone(), durability);
+                written.await?;
             }
-            false => commit.write_durably(PLACES[copy], bytes).await?,
+        } else {
+            commit.write_durably(PLACES[copy], bytes).await?
         }
         self.inner.copies.set_whole(copy, true);
         Ok(())

@@ -206,9 +206,10 @@ impl Device for Emulated {
 
     fn flush(&self) -> IoFuture<'_, ()> {
         let data = async {
-            match self.geometry.volatile {
-                true => self.data.flush().await,
-                false => Ok(()),
+            if self.geometry.volatile {
+                self.data.flush().await
+            } else {
+                Ok(())
             }
         };
         Box::pin(self.both(data, self.flush_cache()))
@@ -222,9 +223,10 @@ impl Device for Emulated {
         let zeroed = self.data.write_zeroes(range.clone(), room);
         let data = async {
             zeroed.await?;
-            match self.geometry.volatile {
-                true => Ok(()),
-                false => self.data.flush().await,
+            if self.geometry.volatile {
+                Ok(())
+            } else {
+                self.data.flush().await
             }
         };
         if room == Room::Release && self.geometry.zeroes_by_unmapping {

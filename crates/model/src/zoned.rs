@@ -192,9 +192,10 @@ impl Zoned {
         let Some(zone) = self.zone_of(range.start) else {
             let (from, to) = (range.start, range.end);
             let boundary = self.conventional;
-            return match to > boundary {
-                true => Err(ZoneError::Boundary { from, to, boundary }),
-                false => Ok(()),
+            return if to > boundary {
+                Err(ZoneError::Boundary { from, to, boundary })
+            } else {
+                Ok(())
             };
         };
         let start = self.start(zone);

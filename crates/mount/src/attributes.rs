@@ -64,9 +64,10 @@ fn can_be_named(name: &[u8]) -> std::result::Result<(), i32> {
 /// `setattr_should_drop_sgid`).
 fn without_privileges(permissions: u16, is_by_member: bool) -> u16 {
     let left = permissions & !SETUID;
-    match left & GROUP_EXECUTES == 0 && is_by_member {
-        true => left,
-        false => left & !SETGID,
+    if left & GROUP_EXECUTES == 0 && is_by_member {
+        left
+    } else {
+        left & !SETGID
     }
 }
 
@@ -279,9 +280,10 @@ impl Files {
         let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
             inode.may_change()?;
-            let before = match kill_setgid {
-                true => inode.permissions & !SETGID,
-                false => inode.permissions,
+            let before = if kill_setgid {
+                inode.permissions & !SETGID
+            } else {
+                inode.permissions
             };
             let is_there = all.iter().any(|(one, _)| one == name);
             match (is_there, existing) {

@@ -180,9 +180,10 @@ impl Files {
     /// # Errors
     /// If the data cannot be written, or cannot be made durable. In the second case the data was written.
     pub async fn write(&self, file: u64, at: u64, data: Buf, flags: u32) -> Result<u64> {
-        let at = match self.appends_anew(file, flags) {
-            false => Some(at),
-            true => self.end_for(file).await?,
+        let at = if self.appends_anew(file, flags) {
+            self.end_for(file).await?
+        } else {
+            Some(at)
         };
         let place = self.fs.write(file, at, data).await?;
         self.make_durable(file, SyncMode::of_flags(flags)).await?;
@@ -204,9 +205,10 @@ impl Files {
     /// Returns the offset for appended data; `None` for the end of the file. While a transaction grows the file, the
     /// offset is the file's new end.
     async fn end_for(&self, file: u64) -> Result<Option<u64>> {
-        let grown = match self.transactions.is_idle() {
-            true => 0,
-            false => self.transactions.size(file),
+        let grown = if self.transactions.is_idle() {
+            0
+        } else {
+            self.transactions.size(file)
         };
         let size = self.fs.inode(file).await?.size;
         Ok((grown > size).then_some(grown))
@@ -214,9 +216,10 @@ impl Files {
 
     /// Makes changes of a file durable, as far as `mode` or a flag of the file requires it.
     pub(crate) async fn make_durable(&self, file: u64, mode: SyncMode) -> Result<()> {
-        let mode = match self.fs.flags(file).has(FileFlags::SYNC) {
-            true => SyncMode::File,
-            false => mode,
+        let mode = if self.fs.flags(file).has(FileFlags::SYNC) {
+            SyncMode::File
+        } else {
+            mode
         };
         match mode {
             SyncMode::Nothing => Ok(()),
@@ -244,9 +247,10 @@ impl Files {
             let Some(_waiter) = self.waiters.enter(request.user) else {
                 return Answered::Errno(libc::ENOMEM);
             };
-            match is_hole {
-                false => self.seek_data_written(underway, file, at).await,
-                true => self.seek_hole_written(underway, file, at).await,
+            if is_hole {
+                self.seek_hole_written(underway, file, at).await
+            } else {
+                self.seek_data_written(underway, file, at).await
             }
         } else {
             self.fs.seek(file, at, is_hole).await

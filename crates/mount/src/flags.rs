@@ -69,15 +69,19 @@ fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i3
         // The rest are extent sizes and project numbers, which this filesystem does not have.
         let has_more = !is_zero(&asked.data[4..]);
         let flags = decode(bits, |one| one.2).filter(|_| !has_more);
-        flags.map(|flags| match inode.flags.has(FileFlags::SYNC_NAMES) {
-            true => flags.with(FileFlags::SYNC_NAMES),
-            false => flags,
+        flags.map(|flags| {
+            if inode.flags.has(FileFlags::SYNC_NAMES) {
+                flags.with(FileFlags::SYNC_NAMES)
+            } else {
+                flags
+            }
         })
     };
     let flags = flags.ok_or(libc::EOPNOTSUPP)?;
-    match flags.of_kind(inode.kind) == flags {
-        true => Ok(flags),
-        false => Err(libc::EOPNOTSUPP),
+    if flags.of_kind(inode.kind) == flags {
+        Ok(flags)
+    } else {
+        Err(libc::EOPNOTSUPP)
     }
 }
 
@@ -146,9 +150,10 @@ impl Files {
         if !appends(request.handle) || !self.fs.flags(file).has(FileFlags::APPEND_ONLY) {
             return Ok(());
         }
-        match at >= self.fs.inode(file).await?.size || self.appends_anew(file, request.file_flags) {
-            true => Ok(()),
-            false => Err(FsError::Protected),
+        if at >= self.fs.inode(file).await?.size || self.appends_anew(file, request.file_flags) {
+            Ok(())
+        } else {
+            Err(FsError::Protected)
         }
     }
 

@@ -336,9 +336,10 @@ pub(crate) fn nothing(_: ()) -> Vec<u8> {
 impl Handler for Files {
     fn wishes(&self) -> Wishes {
         use init_flag as flag;
-        let mapped = match self.settings.parallel_direct {
-            true => 0,
-            false => flag::DIRECT_IO_ALLOW_MMAP,
+        let mapped = if self.settings.parallel_direct {
+            0
+        } else {
+            flag::DIRECT_IO_ALLOW_MMAP
         };
         // Without ATOMIC_O_TRUNC, so that the kernel itself truncates files that are opened with O_TRUNC. With the
         // flag, the kernel would truncate before it checks for a running program, and would truncate that program, too

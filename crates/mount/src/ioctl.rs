@@ -282,10 +282,7 @@ impl Files {
         let Some(ended) = self.transactions.end(id) else {
             return;
         };
-        let mut stale = match done {
-            true => ended.stale,
-            false => ended.undone,
-        };
+        let mut stale = if done { ended.stale } else { ended.undone };
         ended.files.iter().for_each(|file| self.note_resized(*file));
         // Times and sizes of all files have changed.
         stale.extend(ended.files.iter().map(|file| attributes_of(*file)));
@@ -345,9 +342,12 @@ impl Files {
     ) -> Result<Buf> {
         let (handle, file) = (request.handle, request.node);
         // Needs more than the leased buffer only if a read begins or ends inside a sector.
-        let memory = |len: usize| match len <= IO_BYTES_MAX {
-            true => underway.buffer(len),
-            false => BufMut::zeroed(len),
+        let memory = |len: usize| {
+            if len <= IO_BYTES_MAX {
+                underway.buffer(len)
+            } else {
+                BufMut::zeroed(len)
+            }
         };
         if self.transactions.is_idle() {
             return self.fs.read_into(file, at, len, memory).await;
@@ -453,8 +453,9 @@ fn id_in(data: &[u8]) -> std::result::Result<u64, Refused> {
 }
 
 fn must_be_writable(handle: u64) -> std::result::Result<(), Refused> {
-    match is_writable(handle) {
-        true => Ok(()),
-        false => Err(libc::EBADF),
+    if is_writable(handle) {
+        Ok(())
+    } else {
+        Err(libc::EBADF)
     }
 }

@@ -26,9 +26,10 @@ impl Medium {
         let path = path.canonicalize()?;
         let metadata = path.metadata()?;
         let is_block = metadata.file_type().is_block_device();
-        let (number, inode) = match is_block {
-            true => (metadata.rdev(), None),
-            false => (metadata.dev(), Some(metadata.ino())),
+        let (number, inode) = if is_block {
+            (metadata.rdev(), None)
+        } else {
+            (metadata.dev(), Some(metadata.ino()))
         };
         Ok(Medium {
             path,

@@ -141,9 +141,10 @@ impl Transactions {
         if transaction.user != user && user != 0 {
             return Err(libc::EPERM);
         }
-        match transaction.files.is_empty() {
-            true => Ok(transaction.owner),
-            false => Err(libc::EBUSY),
+        if transaction.files.is_empty() {
+            Ok(transaction.owner)
+        } else {
+            Err(libc::EBUSY)
         }
     }
 
@@ -160,9 +161,10 @@ impl Transactions {
             return Err(libc::EPERM);
         }
         let is_in = transaction.files.contains_key(&file);
-        match is_in || transaction.files.len() < FILES_MAX {
-            true => Ok(is_in),
-            false => Err(libc::E2BIG),
+        if is_in || transaction.files.len() < FILES_MAX {
+            Ok(is_in)
+        } else {
+            Err(libc::E2BIG)
         }
     }
 

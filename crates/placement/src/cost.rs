@@ -147,9 +147,10 @@ pub fn lfs_cost(d: f64) -> f64 {
 fn decreasing_root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..64 {
         let middle = 0.5 * (low + high);
-        match f(middle) > 0.0 {
-            true => low = middle,
-            false => high = middle,
+        if f(middle) > 0.0 {
+            low = middle
+        } else {
+            high = middle
         }
     }
     0.5 * (low + high)

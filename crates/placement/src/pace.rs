@@ -91,12 +91,11 @@ impl Room {
             return None;
         }
         let even = reserve + EVEN * (from - reserve);
-        Some(match left >= even {
-            true => ((from - left) / (from - even)).powf(-POWER),
-            false => {
-                let short = (even - left) / (even - reserve).max(1.0);
-                1.0 - (1.0 - LEAST) * short.min(1.0)
-            }
+        Some(if left >= even {
+            ((from - left) / (from - even)).powf(-POWER)
+        } else {
+            let short = (even - left) / (even - reserve).max(1.0);
+            1.0 - (1.0 - LEAST) * short.min(1.0)
         })
     }
 }
@@ -259,9 +258,10 @@ impl Pacer {
         let Some(window) = &mut self.window else {
             return;
         };
-        let part = match window.work > 0.0 {
-            true => (sectors as f64 / window.work).min(1.0),
-            false => 1.0,
+        let part = if window.work > 0.0 {
+            (sectors as f64 / window.work).min(1.0)
+        } else {
+            1.0
         };
         let gained = part * window.gain;
         window.gain -= gained;

@@ -327,9 +327,10 @@ pub fn method(victims: &[Victim], holes: u64, efficiency: f64) -> Method {
         return Method::Clean;
     }
     let u = live as f64 / (live + gain) as f64;
-    match hole_plugging_cost(u, efficiency) < cleaning_cost(u) {
-        true => Method::Plug,
-        false => Method::Clean,
+    if hole_plugging_cost(u, efficiency) < cleaning_cost(u) {
+        Method::Plug
+    } else {
+        Method::Clean
     }
 }
 

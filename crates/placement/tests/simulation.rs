@@ -41,9 +41,10 @@ impl Access {
         rng.shuffle(&mut scattered);
         let two = move |rng: &Rng, writes: u64, part: u32| {
             let hot = pages / part;
-            match rng.below(100) < writes {
-                true => rng.below(u64::from(hot)) as u32,
-                false => hot + rng.below(u64::from(pages - hot)) as u32,
+            if rng.below(100) < writes {
+                rng.below(u64::from(hot)) as u32
+            } else {
+                hot + rng.below(u64::from(pages - hot)) as u32
             }
         };
         move || {

@@ -109,9 +109,10 @@ impl Client {
         read.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 let patience = self.patience;
-                match self.is_stopped() {
-                    true => self.lost(&"it is stopped, as by SIGSTOP; SIGCONT has it go on"),
-                    false => self.lost(&format_args!("it said nothing for {patience:?}")),
+                if self.is_stopped() {
+                    self.lost(&"it is stopped, as by SIGSTOP; SIGCONT has it go on")
+                } else {
+                    self.lost(&format_args!("it said nothing for {patience:?}"))
                 }
             }
             _ => self.lost(&error),
@@ -197,9 +198,10 @@ fn in_words(absent: Absent, dirs: Option<&Dirs>, name: &Name) -> Failure {
         ),
         None => (false, true),
     };
-    let (is_there, start) = match is_files {
-        true => (format!("the filesystem {name} is not mounted"), "mount"),
-        false => (format!("the volume {name} is not attached"), "attach"),
+    let (is_there, start) = if is_files {
+        (format!("the filesystem {name} is not mounted"), "mount")
+    } else {
+        (format!("the volume {name} is not attached"), "attach")
     };
     match absent {
         Absent::NotAttached if !is_known => Failure::not_found(format!(

@@ -244,9 +244,10 @@ pub fn mount_point(what: &Path) -> PathBuf {
     match (above, whole.file_name()) {
         (Some(above), Some(name)) => {
             let dir = above.join(name);
-            match dir.is_symlink() {
-                true => dir.canonicalize().unwrap_or(dir),
-                false => dir,
+            if dir.is_symlink() {
+                dir.canonicalize().unwrap_or(dir)
+            } else {
+                dir
             }
         }
         _ => whole,

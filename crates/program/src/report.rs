@@ -10,9 +10,10 @@ pub type Reply = forebay_control::Reply<Status>;
 
 /// Returns the remaining work of a volume in this state.
 pub fn left(status: &Status) -> Left {
-    let doing = match status.drain_fails() {
-        true => "retrying",
-        false => status.doing(),
+    let doing = if status.drain_fails() {
+        "retrying"
+    } else {
+        status.doing()
     };
     Left {
         dirty_bytes: status.dirty_bytes(),

@@ -43,9 +43,10 @@ impl Inner {
     /// Records whether `member` is stale in `range`.
     pub(crate) fn set_stale(&self, member: usize, range: Range<u64>, stale: bool) {
         let set = &mut self.members.borrow_mut()[member].stale;
-        match stale {
-            true => set.insert(range),
-            false => set.remove(range),
+        if stale {
+            set.insert(range)
+        } else {
+            set.remove(range)
         }
     }
 

@@ -96,9 +96,10 @@ fn with_discards(geometry: Geometry, rotation: &Rotation, members: &[Geometry]) 
     let each = common_multiple(common::discard_unit(members), rotation.unit);
     let rows = each / rotation.unit;
     let unmaps = members.iter().all(|g| g.zeroes_by_unmapping);
-    let discards = match unmaps {
-        true => u32::try_from(rows * rotation.row_bytes()).unwrap_or(0),
-        false => 0,
+    let discards = if unmaps {
+        u32::try_from(rows * rotation.row_bytes()).unwrap_or(0)
+    } else {
+        0
     };
     Geometry {
         discard_granularity: discards,

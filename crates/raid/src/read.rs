@@ -40,9 +40,10 @@ impl Inner {
         let mut whole = BufMut::zeroed((range.end - range.start) as usize);
         for part in self.cut_by_stale(range.clone()) {
             let stale = self.members.borrow()[member].is_stale(&part);
-            let data = match stale {
-                true => self.reconstruct(member, part.clone()).await?,
-                false => self.read_member(member, part.clone()).await?,
+            let data = if stale {
+                self.reconstruct(member, part.clone()).await?
+            } else {
+                self.read_member(member, part.clone()).await?
             };
             put(&mut whole, range.start, &part, &data);
         }

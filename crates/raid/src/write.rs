@@ -102,9 +102,10 @@ impl Inner {
         let row = self.rotation.row_bytes();
         let first = range.start.next_multiple_of(row);
         let last = range.end - range.end % row;
-        match first <= last {
-            true => (range.start..first, first..last, last..range.end),
-            false => (range.clone(), range.end..range.end, range.end..range.end),
+        if first <= last {
+            (range.start..first, first..last, last..range.end)
+        } else {
+            (range.clone(), range.end..range.end, range.end..range.end)
         }
     }
 
@@ -210,11 +211,12 @@ impl Inner {
         if settled.stale & 1 << parity != 0 {
             self.set_stale(parity, columns, true);
         }
-        match settled.done {
-            true => Ok(()),
-            false => Err(first_error(
+        if settled.done {
+            Ok(())
+        } else {
+            Err(first_error(
                 written.into_iter().map(|written| written.result),
-            )),
+            ))
         }
     }
 

@@ -53,9 +53,10 @@ impl Cache {
 
     fn powered(&self, asked: &Asked) -> Result<()> {
         let error = || std::io::Error::other("no power");
-        match self.power.get() {
-            true => Ok(()),
-            false => Err(DeviceError::io(asked.op(), asked.range(), error())),
+        if self.power.get() {
+            Ok(())
+        } else {
+            Err(DeviceError::io(asked.op(), asked.range(), error()))
         }
     }
 }

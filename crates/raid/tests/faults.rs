@@ -333,12 +333,11 @@ impl Users {
         let writes = jobs.iter().map(async |(range, stamp, zeroes)| {
             let len = (range.end - range.start) * 512;
             let at = range.start * 512;
-            match zeroes {
-                true => array.write_zeroes(at..at + len, Room::Keep).await,
-                false => {
-                    let data: Vec<u8> = stamp.to_le_bytes().repeat(len as usize / 8);
-                    array.write(at, buf(&data), Durability::Flush).await
-                }
+            if *zeroes {
+                array.write_zeroes(at..at + len, Room::Keep).await
+            } else {
+                let data: Vec<u8> = stamp.to_le_bytes().repeat(len as usize / 8);
+                array.write(at, buf(&data), Durability::Flush).await
             }
         });
         let mut failed = 0;

@@ -26,9 +26,10 @@ impl Circumstances {
             load(),
             env!("CARGO_PKG_VERSION"),
             commit().unwrap_or_else(|| "not known".into()),
-            match cfg!(debug_assertions) {
-                true => ", built for development",
-                false => "",
+            if cfg!(debug_assertions) {
+                ", built for development"
+            } else {
+                ""
             }
         )
     }

@@ -126,17 +126,19 @@ fn plain(value: f64) -> String {
 impl Curves<'_> {
     /// Where a value is drawn.
     fn shown(&self, value: f64) -> f64 {
-        match self.logarithmic {
-            true => value.log10(),
-            false => value,
+        if self.logarithmic {
+            value.log10()
+        } else {
+            value
         }
     }
 
     /// What stands at a place where values are drawn.
     fn said(&self, shown: f64) -> String {
-        match self.logarithmic {
-            true => plain(10f64.powf(shown)),
-            false => plain(shown),
+        if self.logarithmic {
+            plain(10f64.powf(shown))
+        } else {
+            plain(shown)
         }
     }
 
@@ -145,9 +147,10 @@ impl Curves<'_> {
         let values = self.curves.iter().flat_map(|(_, values)| values);
         let shown = values.map(|value| self.shown(*value));
         let shown: Vec<f64> = shown.filter(|value| value.is_finite()).collect();
-        let low = match self.logarithmic {
-            true => shown.iter().copied().fold(f64::INFINITY, f64::min) - 0.1,
-            false => 0.0,
+        let low = if self.logarithmic {
+            shown.iter().copied().fold(f64::INFINITY, f64::min) - 0.1
+        } else {
+            0.0
         };
         let top = shown.into_iter().fold(low + f64::EPSILON, f64::max);
         let room = 0.05 + LEGEND_LINE * self.curves.len() as f64;
@@ -200,10 +203,7 @@ pub fn bars(path: &Path, frame: &Frame<'_>, parts: [&str; 2], groups: &[Bars<'_>
     let slots: usize = groups.iter().map(|group| group.bars.len() + 1).sum();
     let none = |_: &f64| String::new();
     // What stands below the bars has its room below zero.
-    let number = |y: &f64| match *y < 0.0 {
-        true => String::new(),
-        false => plain(*y),
-    };
+    let number = |y: &f64| if *y < 0.0 { String::new() } else { plain(*y) };
     on(path, |area| {
         let ranges = (0.0..slots as f64, -0.08 * top..top * 1.32);
         let mut chart = chart(area, frame, ranges, (0, &none), &number)?;

@@ -145,9 +145,10 @@ impl Share {
         if after <= self.reserve {
             return Room::Reserve;
         }
-        match self.budget.claimed.get() - self.claim() + after <= self.budget.bound {
-            true => Room::Shared,
-            false => Room::None,
+        if self.budget.claimed.get() - self.claim() + after <= self.budget.bound {
+            Room::Shared
+        } else {
+            Room::None
         }
     }
 

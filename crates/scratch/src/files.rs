@@ -186,10 +186,11 @@ impl Drop for Shell {
 fn query(file: &Path, words: &str) -> Outcome<String> {
     let output = Command::new(DATABASE).arg(file).arg(words).output();
     let output = output.map_err(Failure::io)?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(Failure::general(
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(Failure::general(
             String::from_utf8_lossy(&output.stderr).trim(),
-        )),
+        ))
     }
 }

@@ -101,10 +101,7 @@ fn cached(
 
 /// The measured phases; each ends with a sync of the filesystem.
 fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
-    let options = match context.journal {
-        false => SYNCHRONOUS,
-        true => USUAL,
-    };
+    let options = if context.journal { USUAL } else { SYNCHRONOUS };
     if let Some(percent) = context.filled {
         let mount = Mount::new(device, at.to_owned(), USUAL)?;
         fill(context, mount.path(), percent)?;

@@ -182,9 +182,10 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     // The images of one shape go before those of the next are made.
     let kind = if args.fs { Kind::Files } else { args.volume };
     let shapes = Shape::of(kind, &args.placement);
-    let sets = match args.keep {
-        true => shapes.len() + usize::from(kind == Kind::Files),
-        false => 1,
+    let sets = if args.keep {
+        shapes.len() + usize::from(kind == Kind::Files)
+    } else {
+        1
     };
     let need = sets as u64 * (data_bytes + log_bytes);
     let mut context = Context {

@@ -72,9 +72,10 @@ pub fn run(args: PaperDcdArgs) -> Outcome {
 
 fn work(args: &PaperDcdArgs, stop: &Stop) -> Outcome<PathBuf> {
     let circumstances = Circumstances::begin();
-    let scale = match args.quick {
-        true => Scale::Quick,
-        false => Scale::Full,
+    let scale = if args.quick {
+        Scale::Quick
+    } else {
+        Scale::Full
     };
     let measured = measure(scale, |what| {
         eprintln!("forebay: {what}");
@@ -96,9 +97,10 @@ fn filesystems(args: &PaperDcdArgs, stop: &Stop) -> Outcome<Result<Vec<Filesyste
     if let Err(why) = can_mount() {
         return Ok(Err(why));
     }
-    let (users, files): (&[u32], u32) = match args.quick {
-        true => (&USERS_QUICK, FILES_QUICK),
-        false => (&USERS, FILES),
+    let (users, files): (&[u32], u32) = if args.quick {
+        (&USERS_QUICK, FILES_QUICK)
+    } else {
+        (&USERS, FILES)
     };
     let mut runs = Vec::new();
     for kind in Kind::ALL {

@@ -138,9 +138,10 @@ impl<L: Layout> Builder<L> {
     /// Returns the bytes to reserve for the summary of a segment with `records` records, which take `body` bytes in the
     /// summary.
     fn summary_bytes(&self, records: usize, body: usize) -> usize {
-        match records <= self.bare_records {
-            true => 0,
-            false => summary_len(body),
+        if records <= self.bare_records {
+            0
+        } else {
+            summary_len(body)
         }
     }
 
@@ -268,9 +269,10 @@ impl<L: Layout> Builder<L> {
         let segment_bytes = self.shape.segment_bytes;
         let last = self.records.last().expect("it holds something").seq;
         let from = self.at;
-        let bytes = match self.records.len() <= self.bare_records {
-            true => Vec::new(),
-            false => self.summary(end).encode(),
+        let bytes = if self.records.len() <= self.bare_records {
+            Vec::new()
+        } else {
+            self.summary(end).encode()
         };
         let at = segment_bytes - bytes.len() as u32;
         assert!(from <= at, "room for the summary was kept");

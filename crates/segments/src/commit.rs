@@ -455,9 +455,10 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         if let Some(failure) = self.failure() {
             return Err(WaitError::Failed(failure));
         }
-        match self.stopped.get() {
-            true => Err(WaitError::Stopped),
-            false => Ok(()),
+        if self.stopped.get() {
+            Err(WaitError::Stopped)
+        } else {
+            Ok(())
         }
     }
 

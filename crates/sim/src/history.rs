@@ -263,9 +263,10 @@ impl History {
             }
         }
         let after: Vec<usize> = (0..possible.len()).filter(|n| possible[*n]).collect();
-        match after.is_empty() {
-            true => Err("no step fits all sectors".into()),
-            false => Ok(after),
+        if after.is_empty() {
+            Err("no step fits all sectors".into())
+        } else {
+            Ok(after)
         }
     }
 
@@ -316,9 +317,10 @@ impl History {
     pub fn one_sector(&self, sector: u64, bytes: &[u8], from: usize) -> Result<(), String> {
         let content = read_sector(bytes);
         let mut versions = self.after(sector, from)..=self.since(sector).len();
-        match versions.any(|n| self.shows(sector, n, content, bytes)) {
-            true => Ok(()),
-            false => Err(self.wrong(from, sector, content, bytes)),
+        if versions.any(|n| self.shows(sector, n, content, bytes)) {
+            Ok(())
+        } else {
+            Err(self.wrong(from, sector, content, bytes))
         }
     }
 

@@ -162,9 +162,10 @@ async fn space_on(device: &dyn Device) -> Option<Content> {
 
 fn sound(superblock: &Superblock) -> Content {
     let volume = superblock.volume.to_string();
-    match space::is_of_files(superblock) {
-        true => Content::Files(volume),
-        false => Content::Space(volume),
+    if space::is_of_files(superblock) {
+        Content::Files(volume)
+    } else {
+        Content::Space(volume)
     }
 }
 

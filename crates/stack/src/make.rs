@@ -327,12 +327,14 @@ fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> St
         return String::new();
     }
     let size = ByteLen(segment);
-    let why = match count < most {
-        true => format!("less than a segment of {size}"),
-        false if size < SEGMENT_MAX => format!(
+    let why = if count < most {
+        format!("less than a segment of {size}")
+    } else if size < SEGMENT_MAX {
+        format!(
             "it has {most} segments of {size} at most; larger ones, by --segment, use more of a device"
-        ),
-        false => format!("it has {most} segments of {size} at most"),
+        )
+    } else {
+        format!("it has {most} segments of {size} at most")
     };
     let unused = ByteLen(bytes);
     format!("; UNUSED: {unused} ({bytes} bytes) at the end of {spec} ({why})")
@@ -354,9 +356,10 @@ fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
             )
         ),
         volume: info.volume.clone(),
-        tree: match info.data.names.iter().any(|name| is_space(name)) {
-            true => Tree::over(log, data),
-            false => Tree::cache(log, data),
+        tree: if info.data.names.iter().any(|name| is_space(name)) {
+            Tree::over(log, data)
+        } else {
+            Tree::cache(log, data)
         },
     }
 }
@@ -379,13 +382,14 @@ async fn make_space(
     let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
     let made = space::make(rt, &data.device, layout, id, (new, Long::Wanted)).await;
     let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
-    let thin = match made.len > made.mappable {
-        true => format!(
+    let thin = if made.len > made.mappable {
+        format!(
             " (thin: at a time, {} of it can hold data in pieces of 512 bytes, {} in pieces of 4KiB)",
             ByteLen(made.mappable),
             ByteLen(made.mappable_in_blocks)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let slow = made.warning();
     Ok(Made {

@@ -29,9 +29,10 @@ impl FromStr for MountDir {
     type Err = MountOptionError;
 
     fn from_str(text: &str) -> Result<MountDir, MountOptionError> {
-        match Path::new(text).is_absolute() {
-            true => Ok(MountDir(text.into())),
-            false => Err(MountOptionError::Relative(text.into())),
+        if Path::new(text).is_absolute() {
+            Ok(MountDir(text.into()))
+        } else {
+            Err(MountOptionError::Relative(text.into()))
         }
     }
 }

@@ -124,9 +124,10 @@ pub fn open_pair(
             open_one(rt, ring, log, options)?,
             open_one(rt, ring, data, options)?,
         ];
-        let [log, data] = match one_cache {
-            true => with_one_cache(log, data),
-            false => [log, data],
+        let [log, data] = if one_cache {
+            with_one_cache(log, data)
+        } else {
+            [log, data]
         };
         return Ok(Pair {
             log,

@@ -266,9 +266,10 @@ impl FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Memory, ParseMemoryError> {
         let size: ByteLen = text.parse()?;
-        match size < Memory::LEAST {
-            true => Err(ParseMemoryError::TooSmall),
-            false => Ok(Memory(size)),
+        if size < Memory::LEAST {
+            Err(ParseMemoryError::TooSmall)
+        } else {
+            Ok(Memory(size))
         }
     }
 }

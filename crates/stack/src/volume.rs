@@ -258,10 +258,13 @@ impl Own {
         let own = self.part.spec.clone();
         let tree = match self.kind {
             Kind::Cache => cache_of(own, &cache::inspect(&self.part).await?, data)?,
-            Kind::Space | Kind::Files => match self.holds_files().await {
-                true => Tree::files(own),
-                false => Tree::space(own),
-            },
+            Kind::Space | Kind::Files => {
+                if self.holds_files().await {
+                    Tree::files(own)
+                } else {
+                    Tree::space(own)
+                }
+            }
         };
         Ok((info, tree))
     }

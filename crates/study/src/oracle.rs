@@ -86,10 +86,7 @@ pub(crate) fn data(shape: &Shape, utilisation: f64) -> u32 {
 
 impl Shape {
     fn logs(&self) -> usize {
-        match self.knows {
-            true => LOGS as usize,
-            false => 2,
-        }
+        if self.knows { LOGS as usize } else { 2 }
     }
 
     /// With segments as the study has them.
@@ -137,12 +134,13 @@ impl Log {
     fn log_of(&self, page: u32, else_to: u32) -> usize {
         let left = self.dies[page as usize].saturating_sub(self.now);
         let segments = left / u64::from(self.shape.pages);
-        match self.shape.knows {
-            true => segments
+        if self.shape.knows {
+            segments
                 .checked_ilog2()
                 .map_or(0, |log| log + 1)
-                .min(LOGS - 1) as usize,
-            false => else_to as usize,
+                .min(LOGS - 1) as usize
+        } else {
+            else_to as usize
         }
     }
 

@@ -157,24 +157,22 @@ impl Shared {
 
     async fn request(&self, access: Access) -> Result<()> {
         let began = self.rt.now();
-        let compared = match access.write {
-            true => self.write(access.page, access.pages).await.map(|()| 0)?,
-            false => self.read(access.page, access.pages).await?,
+        let compared = if access.write {
+            self.write(access.page, access.pages).await.map(|()| 0)?
+        } else {
+            self.read(access.page, access.pages).await?
         };
         let took = self.rt.now().since(began);
         self.longest.set(self.longest.get().max(took));
         let nanos = took.as_nanos() as u64;
         let mut done = self.done.get();
-        match access.write {
-            true => {
-                done.writes += 1;
-                done.written += u64::from(access.pages) * PAGE_BYTES;
-                done.write_nanos += nanos;
-            }
-            false => {
-                done.reads += 1;
-                done.read_nanos += nanos;
-            }
+        if access.write {
+            done.writes += 1;
+            done.written += u64::from(access.pages) * PAGE_BYTES;
+            done.write_nanos += nanos;
+        } else {
+            done.reads += 1;
+            done.read_nanos += nanos;
         }
         done.compared += compared;
         self.done.set(done);

@@ -207,9 +207,10 @@ impl Explore {
 /// Says what was done, and whether all was well.
 fn ended(found: &Explored) -> ExitCode {
     println!("{found}");
-    match found.found.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if found.found.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -307,9 +308,10 @@ impl Explore {
             tally.faults,
             violations.len()
         )?;
-        Ok(match violations.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+        Ok(if violations.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
         })
     }
 }

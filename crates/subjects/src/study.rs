@@ -38,9 +38,10 @@ pub(crate) struct Hylog {
 impl Study {
     pub(crate) fn run(&self) -> Result<()> {
         let Study::Hylog(args) = self;
-        let scale = match args.quick {
-            true => Scale::Quick,
-            false => Scale::Full,
+        let scale = if args.quick {
+            Scale::Quick
+        } else {
+            Scale::Full
         };
         let shared =
             || Some(PathBuf::from(std::env::var_os("FOREBAY_SHARED")?).join("data/traces"));

@@ -28,9 +28,10 @@ struct Scale {
 }
 
 fn scale() -> Scale {
-    let part = match std::env::var("FOREBAY_CASES").is_ok_and(|asked| asked == "all") {
-        true => 1,
-        false => 16,
+    let part = if std::env::var("FOREBAY_CASES").is_ok_and(|asked| asked == "all") {
+        1
+    } else {
+        16
     };
     Scale {
         map_bytes: (64 << 20) / part,

@@ -278,9 +278,10 @@ const FUA: u32 = 1 << 3;
 impl Params {
     /// Encodes the structure for the driver.
     pub fn encode(&self) -> [u8; PARAMS] {
-        let attributes = match self.volatile {
-            true => VOLATILE_CACHE | FUA,
-            false => 0,
+        let attributes = if self.volatile {
+            VOLATILE_CACHE | FUA
+        } else {
+            0
         };
         let one_segment: u16 = 1;
         let mut out = Out::<PARAMS>::new();

@@ -44,9 +44,10 @@ impl ChangedBounds {
         let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
         let most = map_memory(options).min(largest_map);
         let part_of = |part: u64| (device / part).clamp(CHANGED_BY_RECORD.min(most), most);
-        let full = match placement.in_place() {
-            true => CHANGED_PART_IN_PLACE,
-            false => CHANGED_PART,
+        let full = if placement.in_place() {
+            CHANGED_PART_IN_PLACE
+        } else {
+            CHANGED_PART
         };
         ChangedBounds {
             full: part_of(full),

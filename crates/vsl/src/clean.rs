@@ -145,18 +145,20 @@ impl Inner {
         if !retry.is_due(self.rt.now()) {
             return;
         }
-        let most = match retry.failures < FAILURES {
-            true => usize::MAX,
-            false => 1,
+        let most = if retry.failures < FAILURES {
+            usize::MAX
+        } else {
+            1
         };
         self.commit.composer_mut().table.retry_unreadable(most);
     }
 
     fn decide(&self) -> Decision {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        match self.closing.get() {
-            true => Decision::Rest,
-            false => self.pacing.borrow().decide(&streams, &map, self.rt.now()),
+        if self.closing.get() {
+            Decision::Rest
+        } else {
+            self.pacing.borrow().decide(&streams, &map, self.rt.now())
         }
     }
 
@@ -229,9 +231,10 @@ impl Inner {
         let chosen = &window.chosen;
         if chosen.is_empty() {
             self.replenish(0);
-            return Ok(match window.in_memory {
-                true => Cleaned::InMemory,
-                false => Cleaned::Nothing,
+            return Ok(if window.in_memory {
+                Cleaned::InMemory
+            } else {
+                Cleaned::Nothing
             });
         }
         let sum = |part: fn(&Chosen) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();

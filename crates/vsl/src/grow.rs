@@ -79,12 +79,13 @@ impl Space {
     pub fn layouts(&self) -> Result<(Layout, Layout), GrowError> {
         let have = self.inner.device.refresh_len()?;
         let now = Layout::of(&self.superblock());
-        match have < now.len {
-            true => Err(GrowError::Shrunk {
+        if have < now.len {
+            Err(GrowError::Shrunk {
                 have: ByteLen(have),
                 need: ByteLen(now.len),
-            }),
-            false => Ok((now, now.on_longer(have))),
+            })
+        } else {
+            Ok((now, now.on_longer(have)))
         }
     }
 
@@ -106,9 +107,10 @@ impl Space {
             let segments = self.inner.segments_that_fit(now.0, segments);
             let change = VolumeChange {
                 segments,
-                space_sectors: match segments == wanted.segment_count {
-                    true => sectors,
-                    false => now.1,
+                space_sectors: if segments == wanted.segment_count {
+                    sectors
+                } else {
+                    now.1
                 },
                 placement: None,
             };

@@ -93,9 +93,10 @@ impl<'a> Headers<'a> {
         let payload = u64::from(record.payload_bytes);
         self.at = u64::from(record.offset) + HEADER_BYTES as u64 + payload;
         // Reading on costs less than skipping a short record.
-        self.ahead = match payload < NEAR_BYTES {
-            true => (2 * self.ahead).min(AT_ONCE),
-            false => HEADER_BYTES as u64,
+        self.ahead = if payload < NEAR_BYTES {
+            (2 * self.ahead).min(AT_ONCE)
+        } else {
+            HEADER_BYTES as u64
         };
         (self.epoch, self.least) = (Some(record.epoch), record.seq.next());
         Ok((self.at <= self.end()).then_some(record))

@@ -70,9 +70,10 @@ impl Linear {
             let at = Sector(sector + done as u64 / SECTOR_BYTES);
             let batch = Batch::of_write(at, data.slice(done..end));
             // The durability of the last part also covers the other parts.
-            let durability = match end == data.len() {
-                true => durability,
-                false => Durability::Flush,
+            let durability = if end == data.len() {
+                durability
+            } else {
+                Durability::Flush
             };
             self.space.apply(&batch, durability).await?;
             done = end;

@@ -138,9 +138,10 @@ impl Pacing {
 
     /// Records that one more batch waits for free space, or one less.
     pub(crate) fn presses(&mut self, more: bool) {
-        match more {
-            true => self.waiting += 1,
-            false => self.waiting -= 1,
+        if more {
+            self.waiting += 1
+        } else {
+            self.waiting -= 1
         }
     }
 }

@@ -14,9 +14,10 @@ pub(crate) fn prepare_to_unmap(
     pins: &mut Pins,
 ) -> Result<(), Need> {
     let range = sector.0..sector.0 + sectors;
-    match sectors >= huge {
-        true => map.prepare_ends(range, pins),
-        false => map.prepare(range, pins),
+    if sectors >= huge {
+        map.prepare_ends(range, pins)
+    } else {
+        map.prepare(range, pins)
     }
 }
 
@@ -27,9 +28,10 @@ pub(crate) fn prepare_to_unmap(
 /// The nodes were not prepared.
 pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, changes: &mut Changes) {
     let range = sector.0..sector.0 + sectors;
-    let done = match sectors >= huge {
-        true => map.detach(range, changes),
-        false => map.clear(range, changes),
+    let done = if sectors >= huge {
+        map.detach(range, changes)
+    } else {
+        map.clear(range, changes)
     };
     done.expect("the nodes were prepared");
 }

@@ -39,9 +39,10 @@ impl Inner {
             streams.extend_queue(&room, (2 * short).min(AT_ONCE));
         }
         let still_short = streams.table.queued() + streams.table.free() < wanted;
-        let until = match still_short && streams.table.settles_with().is_none() {
-            true => self.settle_now(&mut streams),
-            false => None,
+        let until = if still_short && streams.table.settles_with().is_none() {
+            self.settle_now(&mut streams)
+        } else {
+            None
         };
         self.commit.appended(&mut streams, false);
         drop(streams);

@@ -194,9 +194,10 @@ impl Inner {
         let wanted = offset + skip..offset + skip + (part.wanted.end - part.wanted.start) as u32;
         let is_whole = first == wanted.start.into() && last == wanted.end.into();
         let is_aligned = place.as_ptr().addr().is_multiple_of(ALIGN);
-        let (given, place) = match is_whole && is_aligned {
-            true => (place, None),
-            false => (BufMut::to_fill(len), Some(place)),
+        let (given, place) = if is_whole && is_aligned {
+            (place, None)
+        } else {
+            (BufMut::to_fill(len), Some(place))
         };
         let read = self.store.read(slot, at, given).await?;
         let range = |from: u32, to: u32| {

@@ -232,9 +232,10 @@ pub async fn open(
     // them.
     device.flush().await?;
     let copies = read_copies::<Superblock>(&*device).await?;
-    let superblock = match accept_loss {
-        true => copies.newest_readable()?,
-        false => copies.newest()?,
+    let superblock = if accept_loss {
+        copies.newest_readable()?
+    } else {
+        copies.newest()?
     };
     let superblock = superblock.clone();
     fits_device(&superblock, &*device)?;

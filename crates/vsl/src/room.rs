@@ -272,9 +272,10 @@ impl Room {
             let checkpoint = table.usable() == 0 && only;
             return Verdict::Wait(Lack::Segments { checkpoint });
         }
-        match streams.has_memory(need) {
-            true => Verdict::Now,
-            false => Verdict::Wait(Lack::Memory),
+        if streams.has_memory(need) {
+            Verdict::Now
+        } else {
+            Verdict::Wait(Lack::Memory)
         }
     }
 

@@ -23,10 +23,12 @@ const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 /// Returns the number of segments for each segment that is kept free of mapped data.
 pub(crate) fn spare_part(options: &Options, layout: &Layout, placement: Kind) -> u64 {
     let ends_records = ChangedBounds::of(layout, options, placement).ends_records();
-    let (usual, most) = match placement.in_place() {
-        true => (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX),
-        false if ends_records => (SPARE_PART, SPARE_PART_MAX_SHORT),
-        false => (SPARE_PART, SPARE_PART_MAX),
+    let (usual, most) = if placement.in_place() {
+        (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX)
+    } else if ends_records {
+        (SPARE_PART, SPARE_PART_MAX_SHORT)
+    } else {
+        (SPARE_PART, SPARE_PART_MAX)
     };
     let asked = options.spare_part.unwrap_or(usual);
     asked.clamp(SPARE_PART_MIN, most)

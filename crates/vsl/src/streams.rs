@@ -347,9 +347,10 @@ impl Streams {
 
     /// Composes the open record of a stream. For a client stream, composes the whole round.
     fn compose(&mut self, stream: Stream) {
-        match stream.is_user() {
-            true => self.end_round(),
-            false => self.compose_inside(stream.0.into()),
+        if stream.is_user() {
+            self.end_round()
+        } else {
+            self.compose_inside(stream.0.into())
         }
     }
 

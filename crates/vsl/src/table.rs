@@ -264,10 +264,12 @@ impl SegmentTable {
 
     /// Returns the state of a full segment without an operation in progress.
     fn rest(&self, slot: Slot) -> SegmentState {
-        match self.live_in(slot) > 0 {
-            true => SegmentState::Closed,
-            false if self.frontier.is_past(self.get(slot).seq) => SegmentState::Empty,
-            false => SegmentState::Pending,
+        if self.live_in(slot) > 0 {
+            SegmentState::Closed
+        } else if self.frontier.is_past(self.get(slot).seq) {
+            SegmentState::Empty
+        } else {
+            SegmentState::Pending
         }
     }
 

@@ -41,9 +41,10 @@ pub(crate) fn units_at_most(sectors: u64) -> u64 {
 
 /// Returns the units of an extent.
 pub(crate) fn units_of(one: &LeafExtent) -> u64 {
-    match one.follows {
-        true => 1,
-        false => units_in_run(one.extent.sector, one.extent.sectors),
+    if one.follows {
+        1
+    } else {
+        units_in_run(one.extent.sector, one.extent.sectors)
     }
 }
 
@@ -72,9 +73,10 @@ fn bytes_of(units: u64) -> u64 {
 
 /// Returns the sectors that data takes in segments of moved data.
 pub(crate) fn weight(sectors: u64, units: u64) -> u64 {
-    let padded = match units == units_at_most(sectors) {
-        true => sectors * BLOCK_UNITS,
-        false => units,
+    let padded = if units == units_at_most(sectors) {
+        sectors * BLOCK_UNITS
+    } else {
+        units
     };
     sectors + bytes_of(padded).div_ceil(SECTOR_BYTES)
 }

@@ -222,9 +222,10 @@ fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
         "byte {at} ^ {with:#x}: {newest} of {}",
         case.states.len()
     );
-    match found.iter().any(Option::is_none) {
-        true => Outcome::Errors,
-        false => Outcome::Right,
+    if found.iter().any(Option::is_none) {
+        Outcome::Errors
+    } else {
+        Outcome::Right
     }
 }
 

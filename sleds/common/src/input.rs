@@ -8,9 +8,10 @@ use rustix::fd::AsFd as _;
 
 /// Opens the file called `name`; "-" is standard input.
 pub fn open(name: &OsStr) -> io::Result<File> {
-    match name == "-" {
-        true => standard_input(),
-        false => File::open(name),
+    if name == "-" {
+        standard_input()
+    } else {
+        File::open(name)
     }
 }
 

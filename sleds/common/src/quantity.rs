@@ -59,14 +59,15 @@ pub fn bytes(value: u64) -> String {
 
 /// Formats a range of times: `12.5 ms (10.0 ms to 20.0 ms)`; only the median if the range is a single value.
 pub fn spread_of_seconds(spread: Spread) -> String {
-    match spread.low == spread.high {
-        true => seconds(spread.median),
-        false => format!(
+    if spread.low == spread.high {
+        seconds(spread.median)
+    } else {
+        format!(
             "{} ({} to {})",
             seconds(spread.median),
             seconds(spread.low),
             seconds(spread.high)
-        ),
+        )
     }
 }
 

@@ -98,11 +98,12 @@ pub fn pass_on(child: Pid) -> PassOn {
 ///
 /// If this process was told to end (after [`end_in_order`]).
 pub fn told_to_end() -> io::Result<()> {
-    match ending().told {
-        true => Err(io::Error::new(
+    if ending().told {
+        Err(io::Error::new(
             io::ErrorKind::Interrupted,
             "told to end by a signal",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }

@@ -48,9 +48,10 @@ impl Runner {
 
     /// Runs the command for a file, or keeps the file for later. Returns the value of the action.
     pub(super) fn run(&mut self, entry: &Entry<'_>, flush: &mut dyn FnMut()) -> bool {
-        let name = match self.in_dir {
-            true => local_name(entry.path),
-            false => entry.path.to_vec(),
+        let name = if self.in_dir {
+            local_name(entry.path)
+        } else {
+            entry.path.to_vec()
         };
         if !self.many {
             flush();

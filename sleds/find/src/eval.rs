@@ -275,9 +275,10 @@ impl State {
 
     /// Evaluates `-xtype`: the type of a link's target, or of the link itself if links are followed.
     fn other_kind(&mut self, entry: &Entry<'_>, letters: &[u8]) -> bool {
-        let found = match entry.follow {
-            true => rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW),
-            false => stat_at(entry.dir, entry.name, true),
+        let found = if entry.follow {
+            rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW)
+        } else {
+            stat_at(entry.dir, entry.name, true)
         };
         match found {
             Ok(stat) => letters.contains(&kind_letter(FileType::from_raw_mode(stat.st_mode))),
@@ -309,9 +310,10 @@ impl State {
             Action::Print { to, end } => {
                 let terminal = *end != 0 && self.outputs.is_terminal(*to);
                 let buffer = self.outputs.buffer(*to);
-                match terminal {
-                    true => for_terminal(buffer, entry.path),
-                    false => buffer.extend_from_slice(entry.path),
+                if terminal {
+                    for_terminal(buffer, entry.path)
+                } else {
+                    buffer.extend_from_slice(entry.path)
                 }
                 buffer.push(*end);
                 self.outputs.wrote(*to);
@@ -372,9 +374,10 @@ impl State {
             let found = rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
         };
-        let flags = match is_dir && !(entry.follow && link_followed()) {
-            true => AtFlags::REMOVEDIR,
-            false => AtFlags::empty(),
+        let flags = if is_dir && !(entry.follow && link_followed()) {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
         };
         match rustix::fs::unlinkat(entry.dir, entry.name, flags) {
             Ok(()) => true,

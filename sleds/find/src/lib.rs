@@ -125,9 +125,10 @@ fn run(args: Vec<OsString>) -> ExitCode {
         }
     }
     finder.state.finish(parsed.report);
-    match report::failed() {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    if report::failed() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }
 

@@ -23,9 +23,10 @@ pub(super) fn number(text: &str) -> Option<Number> {
 
 /// Parses a number that consists of digits only.
 pub(super) fn whole(text: &str) -> Option<u64> {
-    match text.bytes().all(|b| b.is_ascii_digit()) {
-        true => text.parse().ok(),
-        false => None,
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        None
     }
 }
 
@@ -54,9 +55,10 @@ pub(super) fn size(text: &str) -> Result<(Number, u64), String> {
         '0'..='9' => 512,
         _ => return Err(format!("invalid -size type `{last}'")),
     };
-    let digits = match last.is_ascii_digit() {
-        true => text,
-        false => &text[..text.len() - 1],
+    let digits = if last.is_ascii_digit() {
+        text
+    } else {
+        &text[..text.len() - 1]
     };
     match number(digits) {
         Some(number) => Ok((number, unit)),

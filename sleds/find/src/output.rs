@@ -134,12 +134,11 @@ pub(super) fn for_terminal(to: &mut Vec<u8>, name: &[u8]) {
     let locale = sleds_common::locale::Locale::of_environment();
     for part in name.utf8_chunks() {
         for c in part.valid().chars() {
-            match locale.is_print(c.into()) {
-                true => {
-                    let mut bytes = [0; 4];
-                    to.extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
-                }
-                false => to.push(b'?'),
+            if locale.is_print(c.into()) {
+                let mut bytes = [0; 4];
+                to.extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
+            } else {
+                to.push(b'?')
             }
         }
         to.resize(to.len() + part.invalid().len(), b'?');

@@ -41,13 +41,15 @@ impl Colors {
         if !self.on {
             return (b"", b"");
         }
-        let line = match selected != (invert && self.reverse) {
-            true => &self.selected_line,
-            false => &self.context_line,
+        let line = if selected == (invert && self.reverse) {
+            &self.context_line
+        } else {
+            &self.selected_line
         };
-        let matches = match selected {
-            true => &self.selected_match,
-            false => &self.context_match,
+        let matches = if selected {
+            &self.selected_match
+        } else {
+            &self.context_match
         };
         (line, matches)
     }

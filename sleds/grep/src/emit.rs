@@ -164,9 +164,10 @@ impl<'a> Emitter<'a> {
         while self.pending > 0 && at < limit {
             let end = line_end(block.data, at, self.config.eol);
             // As in GNU grep, a line that is not text ends the context.
-            match self.print(block, at, end, false)? {
-                true => self.pending -= 1,
-                false => self.pending = 0,
+            if self.print(block, at, end, false)? {
+                self.pending -= 1
+            } else {
+                self.pending = 0
             }
             at = end;
         }
@@ -190,9 +191,10 @@ impl<'a> Emitter<'a> {
             let floor = floor.min(earlier);
             (earlier, _) = back(&self.history, earlier, floor, wanted - found, eol);
         }
-        let first = match earlier < self.history.len() {
-            true => self.history_at + earlier as u64,
-            false => block.place(from),
+        let first = if earlier < self.history.len() {
+            self.history_at + earlier as u64
+        } else {
+            block.place(from)
         };
         if self.printer.out.used && self.printed_to != Some(first) {
             self.printer.group_separator();

@@ -40,9 +40,10 @@ impl StandardOutput {
             rustix::fs::FileType::CharacterDevice => {
                 let null = std::fs::metadata("/dev/null");
                 let same = null.is_ok_and(|null| identity(&null) == (stat.st_dev, stat.st_ino));
-                match same {
-                    true => StandardOutput::Nowhere,
-                    false => StandardOutput::Terminal,
+                if same {
+                    StandardOutput::Nowhere
+                } else {
+                    StandardOutput::Terminal
                 }
             }
             _ => StandardOutput::Other,
@@ -208,9 +209,10 @@ impl Grep {
         names: bool,
         is_stdin: bool,
     ) -> bool {
-        let start = match is_stdin {
-            true => file.stream_position().unwrap_or(0),
-            false => 0,
+        let start = if is_stdin {
+            file.stream_position().unwrap_or(0)
+        } else {
+            0
         };
         let source = Source {
             file: meta.is_file().then_some(file),
@@ -278,9 +280,10 @@ impl Grep {
             return;
         }
         let lines = self.config.listing == Listing::None;
-        let wanted = match lines && outcome.selected >= self.config.max_count {
-            true => SeekFrom::Start(start + outcome.after_last),
-            false => SeekFrom::End(0),
+        let wanted = if lines && outcome.selected >= self.config.max_count {
+            SeekFrom::Start(start + outcome.after_last)
+        } else {
+            SeekFrom::End(0)
         };
         let moved = file.seek(wanted);
         if moved.is_err() && wanted == SeekFrom::End(0) {
@@ -359,8 +362,9 @@ impl Grep {
 /// Returns a file's name for messages; without `./` if the working directory is searched by default.
 fn shown(path: &Path, here: bool) -> &[u8] {
     let name = path.as_os_str().as_bytes();
-    match here {
-        true => name.strip_prefix(b"./").unwrap_or(name),
-        false => name,
+    if here {
+        name.strip_prefix(b"./").unwrap_or(name)
+    } else {
+        name
     }
 }

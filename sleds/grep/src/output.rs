@@ -111,9 +111,10 @@ impl Output {
     /// Prints the file's name before a line or a count.
     pub(super) fn filename_before(&mut self, name: &[u8], separator: u8) {
         self.filename(name);
-        match self.null_names {
-            true => self.write(b"\0"),
-            false => self.separator(&[separator]),
+        if self.null_names {
+            self.write(b"\0")
+        } else {
+            self.separator(&[separator])
         }
     }
 
@@ -140,9 +141,10 @@ impl Output {
             return;
         }
         let colors = self.colors();
-        let color = match line {
-            true => &colors.line_number,
-            false => &colors.byte_number,
+        let color = if line {
+            &colors.line_number
+        } else {
+            &colors.byte_number
         };
         self.colored(color, text);
         self.separator(&[separator]);

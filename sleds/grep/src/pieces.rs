@@ -72,17 +72,19 @@ pub(super) fn reader<'f>(
     let quiet = config.quiet && !config.nobody;
     let in_order = leaves_position && !quiet && config.listing == Listing::None;
     let options = ReadOptions {
-        plan: match in_order && config.max_count != u64::MAX {
-            true => Plan::Linear,
-            false => config.plan,
+        plan: if in_order && config.max_count != u64::MAX {
+            Plan::Linear
+        } else {
+            config.plan
         },
         unit: Unit::Records(config.eol),
         chunk: CHUNK_BYTES,
     };
     // Any one selected line is sufficient.
-    match config.first_is_enough() || config.count && config.max_count == 1 {
-        true => Reader::for_first_hit(file, options),
-        false => Reader::new(file, options),
+    if config.first_is_enough() || config.count && config.max_count == 1 {
+        Reader::for_first_hit(file, options)
+    } else {
+        Reader::new(file, options)
     }
 }
 
@@ -122,9 +124,10 @@ fn tally(
     pieces: &mut dyn Pieces,
     outcome: &mut Outcome,
 ) -> Result<(), Trouble> {
-    let most = match config.first_is_enough() {
-        true => config.max_count.min(1),
-        false => config.max_count,
+    let most = if config.first_is_enough() {
+        config.max_count.min(1)
+    } else {
+        config.max_count
     };
     while outcome.selected < most
         && let Some((offset, data)) = pieces.next()?
@@ -147,18 +150,20 @@ fn tally_piece(
     if most == u64::MAX {
         let matching = regex.count_lines(lines)?;
         let open = u64::from(lines.last() != Some(&config.eol));
-        outcome.selected += match config.invert {
-            true => count_ends(lines, config.eol) + open - matching,
-            false => matching,
+        outcome.selected += if config.invert {
+            count_ends(lines, config.eol) + open - matching
+        } else {
+            matching
         };
         return Ok(());
     }
     let mut runs = Runs::search(config.invert);
     while let Some((start, end)) = runs.next(regex, lines)? {
         let run = &lines[start..end];
-        let count = match config.invert {
-            true => count_ends(run, config.eol) + u64::from(run.last() != Some(&config.eol)),
-            false => 1,
+        let count = if config.invert {
+            count_ends(run, config.eol) + u64::from(run.last() != Some(&config.eol))
+        } else {
+            1
         };
         outcome.selected += count;
         if outcome.selected < most {

@@ -65,9 +65,10 @@ fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool,
     let (outcome, trouble) = search(config, &mut regex, &mut out, &source, &mut given);
     assert!(trouble.is_none());
     // Without `-c`, the output only shows if any line is selected.
-    let shown = match config.count {
-        true => outcome.selected,
-        false => outcome.selected.min(1),
+    let shown = if config.count {
+        outcome.selected
+    } else {
+        outcome.selected.min(1)
     };
     (shown, outcome.binary_matches, out.gathered())
 }

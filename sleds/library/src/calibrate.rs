@@ -171,9 +171,10 @@ pub fn device(
         return Err(CalibrateError::TooSmall);
     }
     let whole_disk = place.top().bytes == Some(length) && place.start == Some(0);
-    let zones = match whole_disk && place.class() != Class::Ssd {
-        true => ZONES.len(),
-        false => 1,
+    let zones = if whole_disk && place.class() != Class::Ssd {
+        ZONES.len()
+    } else {
+        1
     };
     let mut samples = Vec::new();
     for zone in 0..zones as u64 {

@@ -92,9 +92,10 @@ pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delive
             let mut sleds = sleds.to_vec();
             read_over(&mut sleds);
             let best = best(&sleds);
-            match linear.seconds.median < best.seconds.median {
-                true => linear,
-                false => best,
+            if linear.seconds.median < best.seconds.median {
+                linear
+            } else {
+                best
             }
         }
     }
@@ -155,10 +156,7 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
         // Pages that this pass has read are used again and stay. Pages not yet read are evicted, oldest first: the
         // pages that are read next. Reading them evicts the pages after them, and so on.
         let lost = sled.level == Level::Memory && room.is_some_and(|room| read > room);
-        let from = match lost {
-            true => device.unwrap_or(sled),
-            false => sled,
-        };
+        let from = if lost { device.unwrap_or(sled) } else { sled };
         let mut latencies = 1.0;
         if from.level == Level::Memory {
             latencies = f64::from(u8::from(!std::mem::replace(&mut any_cached, true)));
@@ -188,9 +186,10 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
 /// bandwidth of a few requests in flight, or of reading in file order if that order is slower.
 fn slower(rates: &Rates) -> Spread {
     let (best, linear) = (rates.bandwidth_Bps, rates.in_file_order());
-    match best.median < linear.median {
-        true => best,
-        false => linear,
+    if best.median < linear.median {
+        best
+    } else {
+        linear
     }
 }
 

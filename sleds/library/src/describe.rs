@@ -307,9 +307,10 @@ impl Describer {
             })
         });
         // Zones are places on the device itself. They do not apply to a device that is made of it.
-        match entry.identity == top.identity {
-            true => zones.collect(),
-            false => zones.take(1).collect(),
+        if entry.identity == top.identity {
+            zones.collect()
+        } else {
+            zones.take(1).collect()
         }
     }
 

@@ -163,12 +163,11 @@ fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
     let Ok(node) = fs::canonicalize(node) else {
         return mounted(number, class, depth);
     };
-    let (disk, start) = match node.join("partition").exists() {
-        true => {
-            let start = read_number(&node.join("start")).map(|sectors| sectors.saturating_mul(512));
-            (node.parent().unwrap_or(&node).to_owned(), start)
-        }
-        false => (node, Some(0)),
+    let (disk, start) = if node.join("partition").exists() {
+        let start = read_number(&node.join("start")).map(|sectors| sectors.saturating_mul(512));
+        (node.parent().unwrap_or(&node).to_owned(), start)
+    } else {
+        (node, Some(0))
     };
     let mut chain = vec![block_device(&disk)];
     if depth < DEPTH_MAX {
@@ -233,9 +232,10 @@ fn identity(disk: &Path, name: &str) -> String {
     let size = read_text(&disk.join("size")).unwrap_or_default();
     let plugged = fs::canonicalize(disk.join("device")).unwrap_or_default();
     let plugged = plugged.strip_prefix("/sys/devices").unwrap_or(&plugged);
-    match plugged.as_os_str().is_empty() {
-        true => format!("name:{name},{size}"),
-        false => format!("at:{},{size}", plugged.display()),
+    if plugged.as_os_str().is_empty() {
+        format!("name:{name},{size}")
+    } else {
+        format!("at:{},{size}", plugged.display())
     }
 }
 

@@ -49,9 +49,10 @@ pub fn paths() -> Vec<PathBuf> {
 /// Returns the path that `sleds calibrate` writes: the system's for root, the user's own for other users.
 pub fn path_to_write() -> PathBuf {
     let mut paths = paths();
-    match rustix::process::geteuid().is_root() {
-        true => paths.pop().expect("there is always a path"),
-        false => paths.swap_remove(0),
+    if rustix::process::geteuid().is_root() {
+        paths.pop().expect("there is always a path")
+    } else {
+        paths.swap_remove(0)
     }
 }
 

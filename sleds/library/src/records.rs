@@ -78,9 +78,10 @@ impl<'f> Peek<'f> {
 
     fn left(&self, at: u64) -> io::Result<u64> {
         let meta = self.file.metadata()?;
-        match meta.file_type().is_file() {
-            true => Ok(meta.len().saturating_sub(at)),
-            false => Ok(u64::MAX),
+        if meta.file_type().is_file() {
+            Ok(meta.len().saturating_sub(at))
+        } else {
+            Ok(u64::MAX)
         }
     }
 }

@@ -497,13 +497,13 @@ fn a_loop_device_is_followed_to_the_disk_its_file_lies_on() {
         .args(["--find", "--show"])
         .arg(&image)
         .output();
-    let Ok(output) = attached
-        .map_err(drop)
-        .and_then(|output| match output.status.success() {
-            true => Ok(output),
-            false => Err(()),
-        })
-    else {
+    let Ok(output) = attached.map_err(drop).and_then(|output| {
+        if output.status.success() {
+            Ok(output)
+        } else {
+            Err(())
+        }
+    }) else {
         return skipped(name, "no loop device can be attached here");
     };
     let node = String::from_utf8(output.stdout).unwrap().trim().to_owned();

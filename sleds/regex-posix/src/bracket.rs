@@ -49,9 +49,10 @@ struct Bracket<'t> {
 impl<'t> Bracket<'t> {
     fn node(self, inverse: bool) -> Node {
         let set = Set::new(self.ranges);
-        let set = match self.options.icase {
-            true => classes::fold(&set, self.options.utf8),
-            false => set,
+        let set = if self.options.icase {
+            classes::fold(&set, self.options.utf8)
+        } else {
+            set
         };
         if inverse {
             return Node::Set(set.inverse(self.options.last()));

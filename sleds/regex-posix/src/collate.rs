@@ -62,17 +62,18 @@ fn single(name: &[u8], utf8: bool) -> Result<Char, Error> {
 pub(super) fn range(low: Element<'_>, high: Element<'_>, options: Options) -> Result<Set, Error> {
     let (first, last) = (low.end(options.utf8)?, high.end(options.utf8)?);
     let (first, last) = (first.code(), last.code());
-    let set = match options.by_locale() {
-        true => {
-            let item = [&low.text()[..], b"-", &high.text()].concat();
-            by_locale(item, first.max(last) >= IDEOGRAPHS)
-        }
-        false if first <= last => Set::new(vec![(first, last)]),
-        false => Set::default(),
+    let set = if options.by_locale() {
+        let item = [&low.text()[..], b"-", &high.text()].concat();
+        by_locale(item, first.max(last) >= IDEOGRAPHS)
+    } else if first <= last {
+        Set::new(vec![(first, last)])
+    } else {
+        Set::default()
     };
-    match set.ranges().is_empty() {
-        true => Err(Error::Range),
-        false => Ok(set),
+    if set.ranges().is_empty() {
+        Err(Error::Range)
+    } else {
+        Ok(set)
     }
 }
 
@@ -87,9 +88,10 @@ pub(super) fn one(element: Element<'_>, options: Options) -> Result<Set, Error> 
     let text = String::from_utf8_lossy(name);
     let ideographs = text.chars().any(|c| u32::from(c) >= IDEOGRAPHS);
     let set = by_locale(element.text(), ideographs);
-    match set.ranges().is_empty() {
-        true => Err(Error::Collation),
-        false => Ok(set),
+    if set.ranges().is_empty() {
+        Err(Error::Collation)
+    } else {
+        Ok(set)
     }
 }
 

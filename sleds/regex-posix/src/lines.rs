@@ -31,9 +31,10 @@ impl Lines {
         if from >= lines.len() {
             return None;
         }
-        let found = match self.always {
-            true => from,
-            false => self.search.place(lines, from)?,
+        let found = if self.always {
+            from
+        } else {
+            self.search.place(lines, from)?
         };
         // Behind the last line's end, no line begins.
         if found == lines.len() && lines[found - 1] == self.eol {

@@ -49,9 +49,10 @@ impl Matcher {
     /// What matches all that this does; no more than that, unless it is [`Matcher::full`].
     pub(super) fn superset(&self) -> Hir {
         let lowering = self.options.lowering(Accuracy::Superset);
-        match self.backref && !self.options.icase {
-            true => lowering.lower(&self.node.with_groups_for_backrefs()),
-            false => lowering.lower(&self.node),
+        if self.backref && !self.options.icase {
+            lowering.lower(&self.node.with_groups_for_backrefs())
+        } else {
+            lowering.lower(&self.node)
         }
     }
 

@@ -108,9 +108,10 @@ impl Parser<'_> {
         self.at += usize::from(comma);
         let high = if comma { self.number() } else { low };
         if !self.eat(b'}') {
-            return match self.rest().is_empty() {
-                true => Interval::Open,
-                false => Interval::Broken,
+            return if self.rest().is_empty() {
+                Interval::Open
+            } else {
+                Interval::Broken
             };
         }
         let min = match (low, comma) {

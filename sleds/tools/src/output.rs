@@ -81,9 +81,10 @@ pub(crate) fn parse<A: Parser>(name: &str, args: Vec<OsString>) -> Result<A, Exi
     let name = OsString::from(format!("sleds {name}"));
     A::try_parse_from(std::iter::once(name).chain(args)).map_err(|error| {
         let _ = error.print();
-        match error.use_stderr() {
-            true => ExitCode::from(USAGE),
-            false => ExitCode::SUCCESS,
+        if error.use_stderr() {
+            ExitCode::from(USAGE)
+        } else {
+            ExitCode::SUCCESS
         }
     })
 }

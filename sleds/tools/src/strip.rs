@@ -27,9 +27,12 @@ const UNKNOWN: Look = look(90, '?');
 
 /// Returns the legend of the strip.
 pub(crate) fn legend(color: bool) -> String {
-    let mark = |look: Look| match color {
-        true => format!("\x1b[{}m█\x1b[0m", look.color),
-        false => look.plain.to_string(),
+    let mark = |look: Look| {
+        if color {
+            format!("\x1b[{}m█\x1b[0m", look.color)
+        } else {
+            look.plain.to_string()
+        }
     };
     format!(
         "{} memory  {} device  {} unknown",
@@ -85,9 +88,10 @@ fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
                 Level::Device(_) => {}
             }
         }
-        looks.push(match unknown > 0 {
-            true => UNKNOWN,
-            false => shade(memory, to - from),
+        looks.push(if unknown > 0 {
+            UNKNOWN
+        } else {
+            shade(memory, to - from)
         });
     }
     looks

@@ -132,9 +132,10 @@ impl Watch {
         // A strip needs each file's SLEDs; a folder has too many files for that.
         let strips = screen.size.is_some() && !args.json && args.paths.len() <= 8;
         for path in &args.paths {
-            match path.is_dir() {
-                true => self.folder(path, &mut look),
-                false => self.file(path, true, strips, &mut look),
+            if path.is_dir() {
+                self.folder(path, &mut look)
+            } else {
+                self.file(path, true, strips, &mut look)
             }
         }
         look.files

@@ -32,15 +32,9 @@ pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     let json = args.json;
     if args.salvage {
         let salvaged = on_ring(move |rt, ring| salvage(args, rt, ring));
-        return reported(
-            json,
-            salvaged,
-            SalvageReport::lines,
-            |report| match report.is_whole() {
-                true => 0,
-                false => 2,
-            },
-        );
+        return reported(json, salvaged, SalvageReport::lines, |report| {
+            if report.is_whole() { 0 } else { 2 }
+        });
     }
     let checked = on_ring(move |rt, ring| check(args, rt, ring));
     reported(json, checked, CheckReport::lines, |report| {
@@ -108,12 +102,11 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> 
     let target = &args.target;
     // The data device is examined only if it is named; without it, the log alone can be checked.
     let by_own_alone = target.name.is_none() && (target.log.is_none() || target.data.is_none());
-    let opened = match by_own_alone {
-        true => None,
-        false => {
-            let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
-            Some(open(&rt, &ring, &found.tree, read_only)?)
-        }
+    let opened = if by_own_alone {
+        None
+    } else {
+        let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
+        Some(open(&rt, &ring, &found.tree, read_only)?)
     };
     let looked_at = match &opened {
         Some(opened) => opened.own(),

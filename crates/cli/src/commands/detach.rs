@@ -22,11 +22,12 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
     let pid = client.pid()?;
     let process = Process::open(pid);
     let whole = client.status()?.status.when_drained();
-    let request = match args.hand_over {
-        true => Request::HandOver {},
-        false => Request::Detach {
+    let request = if args.hand_over {
+        Request::HandOver {}
+    } else {
+        Request::Detach {
             keep_dirty: args.keep_dirty,
-        },
+        }
     };
     let done = drained(&mut client, &request, format!("draining {name}"))?;
     // The devices are free only after the process has exited.

@@ -20,14 +20,15 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
         // `mount -o remount` also passes the options that the mount table shows.
         words.retain(|word| word != "remount" && !is_of_fuse(word));
     }
-    let options = match mount.options.is_empty() {
-        true => None,
-        false => Some(
+    let options = if mount.options.is_empty() {
+        None
+    } else {
+        Some(
             words
                 .join(",")
                 .parse::<MountOptions>()
                 .map_err(Failure::usage)?,
-        ),
+        )
     };
     if mount.fake {
         return Ok(());

@@ -82,8 +82,9 @@ fn tell(name: &Name, resized: &ResizedTo) {
         eprintln!("forebay: {note}");
     }
     let (before, len) = (ByteLen(resized.before), ByteLen(resized.len));
-    match resized.len > resized.before {
-        true => result_line!("{name} has {len} now, {before} before"),
-        false => result_line!("{name} has {len}, which is what its devices have"),
+    if resized.len > resized.before {
+        result_line!("{name} has {len} now, {before} before")
+    } else {
+        result_line!("{name} has {len}, which is what its devices have")
     }
 }

@@ -72,17 +72,19 @@ fn tell(name: &Name, tuned: &TunedTo, json: bool) -> Outcome {
         result_line!("{text}");
         return Ok(());
     }
-    let by = match tuned.auto {
-        true => ", and changes that where another placement is expected to cost less",
-        false => "",
+    let by = if tuned.auto {
+        ", and changes that where another placement is expected to cost less"
+    } else {
+        ""
     };
-    match tuned.before == tuned.placement {
-        true => result_line!("{name} places data by {}{by}", tuned.placement),
-        false => result_line!(
+    if tuned.before == tuned.placement {
+        result_line!("{name} places data by {}{by}", tuned.placement)
+    } else {
+        result_line!(
             "{name} places data by {} now, by {} before{by}",
             tuned.placement,
             tuned.before
-        ),
+        )
     }
     match &tuned.reason {
         Some(reason) => result_line!("by {} looks at what is written: {reason}", tuned.looks),

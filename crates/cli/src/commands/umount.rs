@@ -133,9 +133,10 @@ fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) ->
     if is_mounted(&dir)? {
         unmount(UnmountFlags::DETACH).map_err(cannot)?;
     }
-    let closed = match ended {
-        true => "what was written before is kept",
-        false => "its daemon has not ended: what was flushed is kept",
+    let closed = if ended {
+        "what was written before is kept"
+    } else {
+        "its daemon has not ended: what was flushed is kept"
     };
     result_line!(
         "{} is unmounted by force; who used it gets errors, and {closed}",

@@ -137,16 +137,18 @@ fn sample(
     samples: &[(Labels<'_>, f64)],
 ) -> Result<(), fmt::Error> {
     let counts = kind == Kind::Counter;
-    let metric_type = match counts {
-        true => MetricType::Counter,
-        false => MetricType::Gauge,
+    let metric_type = if counts {
+        MetricType::Counter
+    } else {
+        MetricType::Gauge
     };
     let mut metric = to.encode_descriptor(name, help, None, metric_type)?;
     for (labels, value) in samples {
         let family = metric.encode_family(labels)?;
-        match counts {
-            true => ConstCounter::new(*value).encode(family)?,
-            false => ConstGauge::new(*value).encode(family)?,
+        if counts {
+            ConstCounter::new(*value).encode(family)?
+        } else {
+            ConstGauge::new(*value).encode(family)?
         }
     }
     Ok(())

@@ -200,11 +200,12 @@ fn leave_front(daemon: &Daemon) {
     if let Some(front) = &*daemon.front.borrow() {
         front.let_wait();
     }
-    match daemon.outlived {
-        true => tracing::warn!("{device} waits from now on, for the next attach of {name}"),
-        false => tracing::warn!(
+    if daemon.outlived {
+        tracing::warn!("{device} waits from now on, for the next attach of {name}")
+    } else {
+        tracing::warn!(
             "{device} gives errors from now on; the next attach of {name} clears it away"
-        ),
+        )
     }
 }
 

@@ -115,9 +115,10 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
         None => vec![data],
         Some(log) => {
             let both = format!("{data} < {log}");
-            match both.chars().count() <= rows.0.width.into() {
-                true => vec![both],
-                false => vec![data, format!("< {log}")],
+            if both.chars().count() <= rows.0.width.into() {
+                vec![both]
+            } else {
+                vec![data, format!("< {log}")]
             }
         }
     };
@@ -188,9 +189,10 @@ fn ring(room: &Room, columns: usize) -> Line<'static> {
     let full = room.used_bytes as f64 > FULL * room.bytes as f64;
     let color = if full { Color::Red } else { Color::Yellow };
     let spans = parts.into_iter().enumerate().map(|(at, part)| {
-        let style = match at == head {
-            true => Style::new().fg(Color::Black).bg(Color::Cyan),
-            false => Style::new().fg(color),
+        let style = if at == head {
+            Style::new().fg(Color::Black).bg(Color::Cyan)
+        } else {
+            Style::new().fg(color)
         };
         Span::styled(shade(part), style)
     });

@@ -17,9 +17,10 @@ fn accessed(path: &Path) -> SystemTime {
 /// Reads a file, or the names in a directory. Returns true if the access time was updated.
 fn is_noted(path: &Path) -> bool {
     let before = accessed(path);
-    match path.is_dir() {
-        true => drop(fs::read_dir(path).unwrap().count()),
-        false => drop(fs::read(path).unwrap()),
+    if path.is_dir() {
+        fs::read_dir(path).unwrap().count();
+    } else {
+        fs::read(path).unwrap();
     }
     accessed(path) > before
 }

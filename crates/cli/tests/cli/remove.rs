@@ -11,14 +11,15 @@ fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
     for shorter in [false, true] {
         let world = World::with_volume();
         let gone = world.path("data.img");
-        match shorter {
-            true => fs::File::options()
+        if shorter {
+            fs::File::options()
                 .write(true)
                 .open(gone)
                 .unwrap()
                 .set_len(MIB)
-                .unwrap(),
-            false => fs::remove_file(gone).unwrap(),
+                .unwrap()
+        } else {
+            fs::remove_file(gone).unwrap()
         }
         world.ok(&["remove", "v"]);
         assert!(!world.path("etc/v.toml").exists());
@@ -31,9 +32,10 @@ fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_forc
     for wiped in [false, true] {
         let world = World::with_volume();
         world.dirty(8 * MIB, 3, 4096);
-        match wiped {
-            true => drop(world.image("data.img", 64 * MIB)),
-            false => fs::remove_file(world.path("data.img")).unwrap(),
+        if wiped {
+            drop(world.image("data.img", 64 * MIB))
+        } else {
+            fs::remove_file(world.path("data.img")).unwrap()
         }
         let code = if wiped { 4 } else { 3 };
         let refused = world.refused(&["remove", "v"]);
@@ -93,9 +95,10 @@ fn a_log_structured_volume_that_is_gone_or_wiped_is_removed_with_force() {
         world.ok(&[
             "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
         ]);
-        match wiped {
-            true => drop(world.image("data.img", 64 * MIB)),
-            false => fs::remove_file(world.path("data.img")).unwrap(),
+        if wiped {
+            drop(world.image("data.img", 64 * MIB))
+        } else {
+            fs::remove_file(world.path("data.img")).unwrap()
         }
         world
             .refused(&["remove", "v"])

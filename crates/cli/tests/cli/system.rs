@@ -21,9 +21,10 @@ pub(crate) fn try_tool(name: &str, args: &[&str]) -> Result<String, String> {
     let what = format!("{name} {}", args.join(" "));
     let output = output(Command::new(name).args(args)).map_err(|e| format!("{what}: {e}"))?;
     let (out, err) = texts(&output);
-    match output.status.success() {
-        true => Ok(out.trim().to_owned()),
-        false => Err(format!("{what}: {}\n{out}{err}", output.status)),
+    if output.status.success() {
+        Ok(out.trim().to_owned())
+    } else {
+        Err(format!("{what}: {}\n{out}{err}", output.status))
     }
 }
 

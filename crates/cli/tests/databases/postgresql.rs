@@ -100,9 +100,10 @@ impl Server {
 
     fn ask(&self, query: &[&str]) -> Result<String, String> {
         let output = self.client().args(query).output().expect("started");
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into()),
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().into())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into())
         }
     }
 

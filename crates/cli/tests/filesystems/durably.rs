@@ -78,9 +78,10 @@ impl Way {
             }
             Asks::Call { data_only } => {
                 file.write_all_at(&memory, at)?;
-                match data_only {
-                    true => file.sync_data(),
-                    false => file.sync_all(),
+                if data_only {
+                    file.sync_data()
+                } else {
+                    file.sync_all()
                 }
             }
         }

@@ -28,9 +28,10 @@ fn shows(more: &[&str], parts: &[&str]) {
 
 /// Returns the way in which the demonstration shows block devices.
 fn way() -> &'static str {
-    match root() {
-        true => "an ext4 filesystem on a loop device",
-        false => "at block level over NBD",
+    if root() {
+        "an ext4 filesystem on a loop device"
+    } else {
+        "at block level over NBD"
     }
 }
 

@@ -158,9 +158,10 @@ impl User {
 
     /// Fails if the daemon is being killed. Called after an `fsync` has returned, before its guarantee is recorded.
     fn believe(&self) -> io::Result<()> {
-        match self.killed.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(io::Error::other("the daemon is being killed")),
+        if self.killed.load(Ordering::SeqCst) {
+            Err(io::Error::other("the daemon is being killed"))
+        } else {
+            Ok(())
         }
     }
 
@@ -484,9 +485,10 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     while let Some(next) = left.pop() {
         for entry in fs::read_dir(next)? {
             let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => left.push(entry.path()),
-                false => found.push(entry.path()),
+            if entry.file_type()?.is_dir() {
+                left.push(entry.path())
+            } else {
+                found.push(entry.path())
             }
         }
     }

@@ -102,9 +102,10 @@ impl Engine {
         let given_up = given_up.filter(|before| start < *before);
         let durable = self.log.destage_limit();
         let limit = given_up.map_or(durable, |before| before.min(durable));
-        let most = match self.refused.borrow().narrow {
-            true => 1,
-            false => policy::window_segments(self.log.ring().segment_count),
+        let most = if self.refused.borrow().narrow {
+            1
+        } else {
+            policy::window_segments(self.log.ring().segment_count)
         };
         let (mut end, mut live) = (start, 0);
         while end < limit && end.since(start) < most && live < WINDOW_SECTORS {

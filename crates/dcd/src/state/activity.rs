@@ -69,9 +69,10 @@ impl Activity {
 
     /// Returns the time since the last client request ended; zero while a request is under way.
     pub(crate) fn idle(&self, now: Instant) -> Duration {
-        match self.is_busy() {
-            false => now.since(self.quiet_since),
-            true => Duration::ZERO,
+        if self.is_busy() {
+            Duration::ZERO
+        } else {
+            now.since(self.quiet_since)
         }
     }
 

@@ -355,9 +355,10 @@ impl fmt::Debug for Remote {
 impl Remote {
     async fn answer(&self) -> io::Result<()> {
         self.rt.sleep(self.takes).await;
-        match self.rt.now().as_nanos() < self.away_for.as_nanos() as u64 {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(()),
+        if self.rt.now().as_nanos() < self.away_for.as_nanos() as u64 {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            Ok(())
         }
     }
 }

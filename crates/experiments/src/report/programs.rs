@@ -17,9 +17,10 @@ const SHORT: [&str; 3] = ["plain", "logical", "physical"];
 
 /// What the paper says of a program and so many users.
 pub(super) fn papers(users: u64, program: usize) -> &'static str {
-    match PHASES[program] == "remove" && users == PAPERS_REMOVE.0 {
-        true => PAPERS_REMOVE.1,
-        false => PAPERS[program],
+    if PHASES[program] == "remove" && users == PAPERS_REMOVE.0 {
+        PAPERS_REMOVE.1
+    } else {
+        PAPERS[program]
     }
 }
 

@@ -83,9 +83,10 @@ fn verdict(measured: &Measured, which: usize, rate: f64) -> String {
         }
     }
     let met = all - missed.len();
-    let but = match missed.is_empty() {
-        true => String::new(),
-        false => format!("; **missed** by {}", missed.join("; ")),
+    let but = if missed.is_empty() {
+        String::new()
+    } else {
+        format!("; **missed** by {}", missed.join("; "))
     };
     let what = MAXIMA[which];
     format!("By *{what}* the bar is met in {met} of {all} cases{but}.")

@@ -124,9 +124,10 @@ impl Packed {
 
 /// Returns the bytes that an extent takes in a leaf behind another extent.
 pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
-    match before.is_some_and(|before| before.goes_on_in(extent)) {
-        true => BLOCK_BYTES,
-        false => LEAF_ENTRY_BYTES,
+    if before.is_some_and(|before| before.goes_on_in(extent)) {
+        BLOCK_BYTES
+    } else {
+        LEAF_ENTRY_BYTES
     }
 }
 

@@ -39,12 +39,12 @@ impl Map {
     pub fn freeze(&mut self) {
         assert!(self.writing.is_none(), "one checkpoint at a time");
         self.drop_hollow();
-        match self.detached.is_empty() {
+        if self.detached.is_empty() {
             // The root was kept only for the counts.
-            true => self.settle_root(),
+            self.settle_root();
+        } else if self.root.is_none() {
             // The counts are stored with the root, so a root is required.
-            false if self.root.is_none() => self.plant(),
-            false => {}
+            self.plant();
         }
         self.nodes.freeze();
         let roots = self.detached.iter().chain(&self.root);

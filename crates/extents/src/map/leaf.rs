@@ -367,9 +367,10 @@ impl Change {
         for (n, one) in in_leaf(before, self.with().iter().copied()).enumerate() {
             come += one.extent.sectors;
             last_now = Some(one.extent);
-            match self.new == Some(n) {
-                true => changes.new.push(one),
-                false => changes.rest.push(one),
+            if self.new == Some(n) {
+                changes.new.push(one)
+            } else {
+                changes.rest.push(one)
             }
         }
         if let Some(behind) = behind {

@@ -168,9 +168,10 @@ impl Map {
             self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
             // Only inner nodes are joined, so no extent moves to another leaf.
-            depth = match self.settle_at(steps, &mut Changes::default()) {
-                true => 1.max(depth - 1),
-                false => depth + 1,
+            depth = if self.settle_at(steps, &mut Changes::default()) {
+                1.max(depth - 1)
+            } else {
+                depth + 1
             };
         }
         self.settle_root();

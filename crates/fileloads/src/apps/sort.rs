@@ -68,9 +68,10 @@ fn sort(mut numbers: &mut [u64]) {
         }
         let (low, high) = numbers.split_at_mut(i);
         // What the pivot itself left between both is in its place.
-        let (shorter, longer) = match low.len() < high.len() {
-            true => (low, high),
-            false => (high, low),
+        let (shorter, longer) = if low.len() < high.len() {
+            (low, high)
+        } else {
+            (high, low)
         };
         sort(shorter);
         numbers = longer;

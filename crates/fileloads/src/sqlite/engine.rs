@@ -134,9 +134,10 @@ impl Database {
         let there = self
             .connection
             .query_row("select count(*) from rows", [], |row| row.get::<_, i64>(0));
-        match there.map_err(io::Error::other)? == ROWS + self.next {
-            true => Ok((self.next - first).unsigned_abs()),
-            false => Err(io::Error::other("SQLite lost what it committed")),
+        if there.map_err(io::Error::other)? == ROWS + self.next {
+            Ok((self.next - first).unsigned_abs())
+        } else {
+            Err(io::Error::other("SQLite lost what it committed"))
         }
     }
 

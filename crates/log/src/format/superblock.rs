@@ -141,10 +141,7 @@ impl Superblock {
     }
 
     fn version(&self) -> u32 {
-        match self.gaps {
-            true => VERSION_GAPS,
-            false => VERSION,
-        }
+        if self.gaps { VERSION_GAPS } else { VERSION }
     }
 
     fn is_consistent(&self) -> bool {

@@ -187,9 +187,10 @@ impl Rotation {
         self.placing.truncate(usize::from(opening.behind));
         let (then, end) = self.last?;
         // The pause after a write in flight begins when that write is done.
-        let (paused, skipped) = match opening.behind {
-            true => (0.0, 0),
-            false => (seconds(opening.now, then), opening.at.checked_sub(end)?),
+        let (paused, skipped) = if opening.behind {
+            (0.0, 0)
+        } else {
+            (seconds(opening.now, then), opening.at.checked_sub(end)?)
         };
         let (kind, gap) = match &mut self.phase {
             Phase::Plain(_) => return None,

@@ -100,9 +100,10 @@ impl fmt::Display for Damage {
             "{record} at byte {offset} of {segment} {what} (up to {stable} all were); what it wrote \
              cannot be told"
         )?;
-        match later.is_empty() {
-            true => Ok(()),
-            false => write_later(f, later),
+        if later.is_empty() {
+            Ok(())
+        } else {
+            write_later(f, later)
         }
     }
 }

@@ -67,9 +67,10 @@ impl State {
         // The summary grows by the entries of the next record, which may need another block.
         let wanted = u64::from(open.at()) + 2 * u64::from(gap) + u64::from(record);
         let stays = wanted + HEADER_BYTES as u64 <= u64::from(end);
-        let (placement, begins) = match stays {
-            true => (Placement::Behind(gap), open.at() + gap),
-            false => (Placement::NextSegment, end),
+        let (placement, begins) = if stays {
+            (Placement::Behind(gap), open.at() + gap)
+        } else {
+            (Placement::NextSegment, end)
         };
         self.placement = Some(placement);
         self.ring.segment_at(open.seq()) + u64::from(begins)

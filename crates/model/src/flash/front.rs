@@ -305,9 +305,10 @@ impl Device for Fronted {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let Parts { front, flash } = self.parts(at..at + buf.len() as u64);
-            match front.is_empty() {
-                true => self.flash.write(flash.start, buf, durability).await,
-                false => self.write_front(at, buf).await,
+            if front.is_empty() {
+                self.flash.write(flash.start, buf, durability).await
+            } else {
+                self.write_front(at, buf).await
             }
         })
     }
@@ -320,9 +321,10 @@ impl Device for Fronted {
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let Parts { flash, .. } = self.parts(range);
-            match flash.is_empty() {
-                true => Ok(()),
-                false => self.flash.discard(flash).await,
+            if flash.is_empty() {
+                Ok(())
+            } else {
+                self.flash.discard(flash).await
             }
         })
     }
@@ -331,9 +333,10 @@ impl Device for Fronted {
         Box::pin(async move {
             let Parts { front, flash } = self.parts(range);
             self.zero_front(front).await?;
-            match flash.is_empty() {
-                true => Ok(()),
-                false => self.flash.write_zeroes(flash, room).await,
+            if flash.is_empty() {
+                Ok(())
+            } else {
+                self.flash.write_zeroes(flash, room).await
             }
         })
     }

@@ -209,9 +209,10 @@ impl Device for PlainFlash {
         Box::pin(async move {
             let unit = u64::from(self.geometry.discard_granularity);
             let units = range.start.div_ceil(unit)..range.end / unit;
-            let blocks = match units.is_empty() {
-                true => Vec::new(),
-                false => self.clockwork.look(|chips| chips.to_erase(units.clone())),
+            let blocks = if units.is_empty() {
+                Vec::new()
+            } else {
+                self.clockwork.look(|chips| chips.to_erase(units.clone()))
             };
             if blocks.is_empty() {
                 return Ok(());

@@ -130,16 +130,15 @@ fn what_is_given_up_or_whose_file_is_closed_never_was() {
         writer.write_all_at(&[b'b'; 4096], 4096).expect("kept");
         writer.write_all_at(&[b'c'; 10], 0).expect("kept");
         writer.write_all_at(&[b'd'; 4096], 16_384).expect("kept");
-        match closes {
-            true => {
-                std::mem::forget(given_up);
-                drop((owner, writer));
-                // The kernel reports a closed file without waiting for the answer.
-                while file.metadata().expect("known").len() > 8192 || read(&file, 0, 1) == b"c" {
-                    std::thread::yield_now();
-                }
+        if closes {
+            std::mem::forget(given_up);
+            drop((owner, writer));
+            // The kernel reports a closed file without waiting for the answer.
+            while file.metadata().expect("known").len() > 8192 || read(&file, 0, 1) == b"c" {
+                std::thread::yield_now();
             }
-            false => drop(given_up),
+        } else {
+            drop(given_up)
         }
         assert!(there(&path, 0, 20_000) == [b'a'; 8192]);
         assert!(read(&file, 0, 20_000) == [b'a'; 8192]);

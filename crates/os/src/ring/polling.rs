@@ -46,9 +46,10 @@ pub(super) struct Polling {
 impl Polling {
     /// Returns the time for which the thread looks before it sleeps.
     pub(super) fn look(&self) -> Duration {
-        match self.pause.is_zero() {
-            true => self.look,
-            false => Duration::ZERO,
+        if self.pause.is_zero() {
+            self.look
+        } else {
+            Duration::ZERO
         }
     }
 

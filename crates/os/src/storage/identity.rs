@@ -110,8 +110,9 @@ pub enum NodeId {
 /// If the path does not exist.
 pub fn node_id(path: impl AsRef<Path>) -> io::Result<NodeId> {
     let metadata = fs::metadata(path)?;
-    Ok(match metadata.file_type().is_block_device() {
-        true => NodeId::Block(metadata.rdev()),
-        false => NodeId::File(metadata.dev(), metadata.ino()),
+    Ok(if metadata.file_type().is_block_device() {
+        NodeId::Block(metadata.rdev())
+    } else {
+        NodeId::File(metadata.dev(), metadata.ino())
     })
 }

@@ -335,9 +335,10 @@ impl Asked {
         if len == 0 {
             return Err(OpenError::Empty { path: path() });
         }
-        let whole = match self.small_blocks {
-            true => SECTOR_BYTES,
-            false => block_size.into(),
+        let whole = if self.small_blocks {
+            SECTOR_BYTES
+        } else {
+            block_size.into()
         };
         if !len.is_multiple_of(whole) {
             return Err(OpenError::NotWholeBlocks {

@@ -45,9 +45,10 @@ impl Access {
     pub fn zipf(pages: u64, exponent: f64) -> Access {
         let (mut classes, mut first) = (Vec::new(), 1);
         while first <= pages {
-            let many = match first <= ZIPF_SINGLE {
-                true => 1,
-                false => first * ZIPF_GROWTH / 100,
+            let many = if first <= ZIPF_SINGLE {
+                1
+            } else {
+                first * ZIPF_GROWTH / 100
             };
             let next = (first + many).min(pages + 1);
             classes.push(((next - first) as f64, power_sum(first, next, exponent)));
@@ -119,8 +120,9 @@ fn power_sum(first: u64, end: u64, exponent: f64) -> f64 {
     }
     let (low, high) = (first as f64 - 0.5, end as f64 - 0.5);
     let power = 1.0 - exponent;
-    match power.abs() < 1e-9 {
-        true => (high / low).ln(),
-        false => (high.powf(power) - low.powf(power)) / power,
+    if power.abs() < 1e-9 {
+        (high / low).ln()
+    } else {
+        (high.powf(power) - low.powf(power)) / power
     }
 }

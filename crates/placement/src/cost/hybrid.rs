@@ -36,9 +36,10 @@ pub fn hybrid_cost(share: f64, received: f64, d: f64, efficiency: f64) -> f64 {
 
 /// Returns the cost of [`hybrid_cost`] if the hot log is cleaned at utilisation `u`.
 fn hybrid_cost_at(u: f64, share: f64, received: f64, efficiency: f64) -> f64 {
-    match share > 0.0 && received > 0.0 {
-        true => received * cleaning_cost(u) + (1.0 - received) * efficiency,
-        false => efficiency,
+    if share > 0.0 && received > 0.0 {
+        received * cleaning_cost(u) + (1.0 - received) * efficiency
+    } else {
+        efficiency
     }
 }
 

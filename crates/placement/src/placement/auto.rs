@@ -161,9 +161,10 @@ fn expected(medium: &Medium, known: &Known) -> Vec<(Kind, f64)> {
     let streams_cost = medium.disk.positioning > STREAMS_COST_FROM;
     let log = |gains| {
         let gains = if streams_cost { LFS_GAINS } else { gains };
-        match even.is_finite() {
-            true => (even - gains * (even - perfect)) * known.log_ratio,
-            false => even,
+        if even.is_finite() {
+            (even - gains * (even - perfect)) * known.log_ratio
+        } else {
+            even
         }
     };
     let in_place = in_place_cost(medium, known);
@@ -195,13 +196,14 @@ fn reason(
     let efficiency = medium
         .disk
         .efficiency(known.write_bytes, medium.segment_bytes);
-    let reasoned = match medium.in_place {
-        true => format!(
+    let reasoned = if medium.in_place {
+        format!(
             "a segment is written {efficiency:.1} times as fast as its pages one by one (so a log pays \
-             where cleaned segments are less than {:.2} utilised)",
+         where cleaned segments are less than {:.2} utilised)",
             cost::crossover(efficiency)
-        ),
-        false => "nothing can be overwritten in place".to_owned(),
+        )
+    } else {
+        "nothing can be overwritten in place".to_owned()
     };
     format!(
         "{kind}, since {reasoned}, and with {:.0} % of the medium in use and {:.0} % of the writes to a fifth \

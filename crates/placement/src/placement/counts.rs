@@ -153,10 +153,12 @@ pub(super) fn classes(pages: &ByCount, writes: &WritesByCount) -> Vec<(f64, f64)
     let mut classes: Vec<(f64, f64)> = Vec::new();
     let mut class = None;
     for (count, (&pages, &writes)) in (0..=COUNT_MAX).zip(pages.iter().zip(writes)) {
-        let this = match count < SINGLE {
-            true => u32::from(count),
+        let this = if count < SINGLE {
+            u32::from(count)
+        } else {
             // Four classes for each doubling: the highest three bits, and their position.
-            false => count.ilog2() * 8 + u32::from(count >> (count.ilog2() - 2)),
+            // Four classes for each doubling: the highest three bits, and their position.
+            count.ilog2() * 8 + u32::from(count >> (count.ilog2() - 2))
         };
         let writes = writes as f64;
         match classes.last_mut() {

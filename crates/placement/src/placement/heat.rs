@@ -167,9 +167,10 @@ impl Heat {
             return;
         }
         let (logged, home) = (self.log_cost(), self.home_cost + APPENDED);
-        let (share, cost, lifetime) = match logged <= TRIED * home {
-            true => (1.0, logged, u64::MAX),
-            false => (0.0, home, 0),
+        let (share, cost, lifetime) = if logged <= TRIED * home {
+            (1.0, logged, u64::MAX)
+        } else {
+            (0.0, home, 0)
         };
         self.best = Hybrid {
             share,
@@ -270,9 +271,10 @@ impl Heat {
         let both_divide = [old, best.share]
             .iter()
             .all(|share| *share > 0.0 && *share < 1.0);
-        let share = match both_divide {
-            true => old + NEWEST * (best.share - old),
-            false => best.share,
+        let share = if both_divide {
+            old + NEWEST * (best.share - old)
+        } else {
+            best.share
         };
         self.best = Hybrid { share, ..best };
         self.set_threshold(&epoch);

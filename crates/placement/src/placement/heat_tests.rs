@@ -27,9 +27,10 @@ fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
 fn write_only(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
     let bound = pages * part / 100;
     for _ in 0..times {
-        let page = match rng.below(100) < hot {
-            true => rng.below(bound),
-            false => bound + rng.below(pages - bound),
+        let page = if rng.below(100) < hot {
+            rng.below(bound)
+        } else {
+            bound + rng.below(pages - bound)
         };
         heat.wrote(Sector(page * PAGE), PAGE as u32);
     }
@@ -101,9 +102,10 @@ fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
     // Now four fifths of the writes go to the last fifth.
     let mirrored = |heat: &mut Heat, times| {
         for _ in 0..times {
-            let page = match rng.below(100) < 80 {
-                true => pages - 1 - rng.below(pages / 5),
-                false => rng.below(pages * 4 / 5),
+            let page = if rng.below(100) < 80 {
+                pages - 1 - rng.below(pages / 5)
+            } else {
+                rng.below(pages * 4 / 5)
             };
             heat.wrote(Sector(page * PAGE), PAGE as u32);
         }

@@ -67,12 +67,13 @@ impl<L: Placement> Placement for HyLog<L> {
         let age = write.overwrites.map(|old| write.now.since(old.born));
         let (hot, sectors) = self.heat.judge(write.at, write.sectors, age);
         let part = UserWrite { sectors, ..*write };
-        let placed = match hot {
-            true => self.log.place_user(&part),
-            false => Placed {
+        let placed = if hot {
+            self.log.place_user(&part)
+        } else {
+            Placed {
                 place: UserPlace::InPlace(self.log.needs().user),
                 sectors,
-            },
+            }
         };
         add(&mut self.written, hot, placed.sectors);
         if age.is_some() {
@@ -85,12 +86,13 @@ impl<L: Placement> Placement for HyLog<L> {
         let age = piece.now.since(piece.born);
         let (hot, sectors) = self.heat.judge(piece.at, piece.sectors, Some(age));
         let part = MovedPiece { sectors, ..*piece };
-        let placed = match hot {
-            true => self.log.place_moved(&part),
-            false => Placed {
+        let placed = if hot {
+            self.log.place_moved(&part)
+        } else {
+            Placed {
                 place: MovedPlace::Plug(self.log.needs().moved),
                 sectors,
-            },
+            }
         };
         add(&mut self.found, hot, placed.sectors);
         self.heat.moved(placed.sectors);
@@ -101,9 +103,10 @@ impl<L: Placement> Placement for HyLog<L> {
     /// move cold pages for nothing, so the selection is greedy. If holes are not plugged, selection by age returns the
     /// holes' space to the log.
     fn selection(&self) -> Selection {
-        match self.plugs && self.heat.divides() {
-            true => Selection::Greedy,
-            false => self.log.selection(),
+        if self.plugs && self.heat.divides() {
+            Selection::Greedy
+        } else {
+            self.log.selection()
         }
     }
 

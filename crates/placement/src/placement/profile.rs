@@ -122,9 +122,10 @@ mod tests {
         let (mut profile, rng) = (Profile::new(16), Rng::new(hot));
         let mut last = None;
         for _ in 0..12 * pages {
-            let page = match rng.below(100) < hot {
-                true => rng.below(pages / 5),
-                false => pages / 5 + rng.below(pages - pages / 5),
+            let page = if rng.below(100) < hot {
+                rng.below(pages / 5)
+            } else {
+                pages / 5 + rng.below(pages - pages / 5)
             };
             profile.wrote(Sector(page * 16), 16, |_| true);
             if profile.is_full(pages * 16) {

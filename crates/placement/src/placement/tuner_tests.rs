@@ -41,9 +41,10 @@ impl Rig {
     fn epoch(&mut self, hot: u64) -> Option<Look> {
         let live = PAGES * u64::from(PAGE);
         while !self.tuner.wants_look(live) {
-            let page = match self.rng.below(100) < hot {
-                true => self.rng.below(PAGES / 5),
-                false => PAGES / 5 + self.rng.below(PAGES - PAGES / 5),
+            let page = if self.rng.below(100) < hot {
+                self.rng.below(PAGES / 5)
+            } else {
+                PAGES / 5 + self.rng.below(PAGES - PAGES / 5)
             };
             let at = Sector(page * u64::from(PAGE));
             self.tuner.wrote(at, PAGE, |_| true);

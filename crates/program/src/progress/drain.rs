@@ -20,9 +20,10 @@ impl Drain {
     /// Records the remaining work, `span` seconds after the previous call.
     pub(super) fn look(&mut self, left: &Left, span: f64) {
         self.doing.clone_from(&left.doing);
-        let (marks, data) = match self.is_at_marks() {
-            true => (span, 0.0),
-            false => (0.0, span),
+        let (marks, data) = if self.is_at_marks() {
+            (span, 0.0)
+        } else {
+            (0.0, span)
         };
         self.marks.look(left.marked_bytes, marks);
         self.data.look(left.unwritten_bytes(), data);
@@ -40,9 +41,10 @@ impl Drain {
 
     /// Returns the progress as text.
     pub(super) fn text(&self) -> String {
-        let (now, other, of_other) = match self.is_at_marks() {
-            true => (&self.marks, &self.data, "of data"),
-            false => (&self.data, &self.marks, "to zero or discard"),
+        let (now, other, of_other) = if self.is_at_marks() {
+            (&self.marks, &self.data, "of data")
+        } else {
+            (&self.data, &self.marks, "to zero or discard")
         };
         let mut text = match self.doing.as_str() {
             "" | "resting" => "waiting".to_owned(),

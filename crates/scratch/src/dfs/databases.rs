@@ -26,9 +26,10 @@ pub(super) struct Amount {
 
 impl Amount {
     pub(super) fn of(quick: bool) -> Amount {
-        let (pool, log, rows, load, commits) = match quick {
-            true => (16 << 20, 16 << 20, 50_000, 4, 500),
-            false => (64 << 20, 64 << 20, 250_000, 20, 3_000),
+        let (pool, log, rows, load, commits) = if quick {
+            (16 << 20, 16 << 20, 50_000, 4, 500)
+        } else {
+            (64 << 20, 64 << 20, 250_000, 20, 3_000)
         };
         Amount {
             size: Size {

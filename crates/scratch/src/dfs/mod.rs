@@ -57,8 +57,8 @@ struct Scale {
 
 impl Scale {
     fn of(quick: bool) -> Scale {
-        match quick {
-            true => Scale {
+        if quick {
+            Scale {
                 rounds: 1,
                 image: 1 << 30,
                 file: 256 << 20,
@@ -67,8 +67,9 @@ impl Scale {
                 names: [3_000, 100, 1_000],
                 apps: Amount::Quick,
                 databases: databases::Amount::of(quick),
-            },
-            false => Scale {
+            }
+        } else {
+            Scale {
                 rounds: 3,
                 image: 4 << 30,
                 file: 1 << 30,
@@ -77,7 +78,7 @@ impl Scale {
                 names: [100_000, 2_000, 20_000],
                 apps: Amount::Full,
                 databases: databases::Amount::of(quick),
-            },
+            }
         }
     }
 }

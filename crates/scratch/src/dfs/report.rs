@@ -90,11 +90,10 @@ pub(super) fn write(
 /// How requests come to what is mounted and knows both ways.
 fn way() -> &'static str {
     let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    match switch.is_ok_and(|on| on.trim() == "Y") {
-        true => {
-            "FUSE over io_uring is switched on: Forebay's requests come by that, the other servers' by `/dev/fuse`."
-        }
-        false => "FUSE over io_uring is off: all requests come by `/dev/fuse`.",
+    if switch.is_ok_and(|on| on.trim() == "Y") {
+        "FUSE over io_uring is switched on: Forebay's requests come by that, the other servers' by `/dev/fuse`."
+    } else {
+        "FUSE over io_uring is off: all requests come by `/dev/fuse`."
     }
 }
 

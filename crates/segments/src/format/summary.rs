@@ -171,9 +171,10 @@ impl<L: Layout> Summary<L> {
 
 impl Reader<'_> {
     fn summary_record<L: Layout>(&mut self, implied: RecordSeq) -> Option<SummaryRecord<L>> {
-        let seq = match L::NUMBERED {
-            true => RecordSeq(self.counter()?),
-            false => implied,
+        let seq = if L::NUMBERED {
+            RecordSeq(self.counter()?)
+        } else {
+            implied
         };
         let (offset, payload_bytes) = (self.uint(4)? as u32, self.uint(4)? as u32);
         let (count, continues) = (self.uint(2)? as usize, self.continues()?);

@@ -351,12 +351,13 @@ impl LoopVolume {
             device: device.clone(),
             source,
         })?;
-        match users.0.is_empty() {
-            true => Ok(()),
-            false => Err(DetachError::Busy {
+        if users.0.is_empty() {
+            Ok(())
+        } else {
+            Err(DetachError::Busy {
                 device,
                 holders: users,
-            }),
+            })
         }
     }
 

@@ -50,9 +50,10 @@ impl Parted {
 
 impl Drop for Parted {
     fn drop(&mut self) {
-        match self.received.get() {
-            true => self.conn.reply(self.ticket, self.outcome.get()),
-            false => self.conn.abandon(self.ticket),
+        if self.received.get() {
+            self.conn.reply(self.ticket, self.outcome.get())
+        } else {
+            self.conn.abandon(self.ticket)
         }
     }
 }

@@ -159,9 +159,10 @@ impl Inbox {
         };
         let front = buf.split_to(self.filled);
         let after_large = std::mem::replace(&mut self.after_large, false);
-        let room = match after_large && want <= self.filled + AFTER_LARGE_BYTES {
-            true => AFTER_LARGE_BYTES,
-            false => buf.len(),
+        let room = if after_large && want <= self.filled + AFTER_LARGE_BYTES {
+            AFTER_LARGE_BYTES
+        } else {
+            buf.len()
         };
         let (room, n) = self.transfer(buf.split_to(room), limit).await?;
         self.buf = Some(join(join(front, room), buf));

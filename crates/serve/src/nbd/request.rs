@@ -67,9 +67,10 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
             if has(command_flag::FAST_ZERO) && !export.has_fast_zeroes() {
                 return Err(Errno::NotSup);
             }
-            let room = match has(command_flag::NO_HOLE) {
-                true => Room::Keep,
-                false => Room::Release,
+            let room = if has(command_flag::NO_HOLE) {
+                Room::Keep
+            } else {
+                Room::Release
             };
             Ok(Command::Change(Change::Zero { range, room, fua }))
         }
@@ -83,16 +84,18 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
 }
 
 fn writable(export: &Export) -> Result<(), Errno> {
-    match export.is_read_only() {
-        true => Err(Errno::Perm),
-        false => Ok(()),
+    if export.is_read_only() {
+        Err(Errno::Perm)
+    } else {
+        Ok(())
     }
 }
 
 fn limit(request: &Request) -> Result<(), Errno> {
-    match request.len > REQUEST_BYTES_MAX {
-        true => Err(Errno::Inval),
-        false => Ok(()),
+    if request.len > REQUEST_BYTES_MAX {
+        Err(Errno::Inval)
+    } else {
+        Ok(())
     }
 }
 

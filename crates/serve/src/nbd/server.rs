@@ -119,9 +119,10 @@ impl Server {
 
     fn take_over(&self, wire: Rc<dyn Wire>, agreed: Option<Session>) {
         let inner = &self.0;
-        let accounts = match inner.closing.get() {
-            true => None,
-            false => inner.accounts.borrow_mut().pop(),
+        let accounts = if inner.closing.get() {
+            None
+        } else {
+            inner.accounts.borrow_mut().pop()
         };
         let Some(accounts) = accounts else {
             tracing::debug!(target: "forebay::nbd", "connection refused");

@@ -123,9 +123,10 @@ async fn read(
     }
     let lease = conn.reply_memory(len).await;
     let ticket = ticket(cookie, admission);
-    match len <= PART_BYTES {
-        true => start(&conn.rt, execute::read(owner, ticket, range, lease)),
-        false => start(&conn.rt, execute::read_whole(owner, ticket, range, lease)),
+    if len <= PART_BYTES {
+        start(&conn.rt, execute::read(owner, ticket, range, lease))
+    } else {
+        start(&conn.rt, execute::read_whole(owner, ticket, range, lease))
     }
 }
 

@@ -49,9 +49,10 @@ impl Target {
 
     /// Writes `data`; with `fua`, the data is durable on return.
     pub(crate) fn write(&self, at: u64, data: Buf, fua: bool) -> IoFuture<'_, ()> {
-        let durability = match fua {
-            true => Durability::Fua,
-            false => Durability::Flush,
+        let durability = if fua {
+            Durability::Fua
+        } else {
+            Durability::Flush
         };
         self.device.write(at, data, durability)
     }
@@ -73,9 +74,10 @@ impl Target {
     /// Flushes if `fua` is set: `discard` and `write_zeroes` of a device have no FUA, so a subsequent flush replaces
     /// it.
     async fn durably(&self, fua: bool) -> Result<()> {
-        match fua {
-            true => self.device.flush().await,
-            false => Ok(()),
+        if fua {
+            self.device.flush().await
+        } else {
+            Ok(())
         }
     }
 }

@@ -225,9 +225,10 @@ impl File {
         let (data, lease) = arrival.data(bytes).await;
         let blocks = unaligned::around(at, bytes, geometry.block_size);
         let aligned = blocks == (at..at + u64::from(len));
-        let more = match aligned {
-            true => None,
-            false => Some(arrival.lease((blocks.end - blocks.start) as usize).await),
+        let more = if aligned {
+            None
+        } else {
+            Some(arrival.lease((blocks.end - blocks.start) as usize).await)
         };
         let file = Rc::clone(self);
         arrival.begin(|request| async move {

@@ -228,9 +228,10 @@ pub fn read_measured(text: &str) -> Result<Vec<Measured>, NotMeasured> {
     let lines = lines.filter(|(text, _)| !text.trim().is_empty());
     let read = |(text, line)| request(text).map_err(|source| NotMeasured::Line { line, source });
     let trace: Vec<Measured> = lines.map(read).collect::<Result<_, _>>()?;
-    match trace.is_empty() {
-        true => Err(NotMeasured::Empty),
-        false => Ok(trace),
+    if trace.is_empty() {
+        Err(NotMeasured::Empty)
+    } else {
+        Ok(trace)
     }
 }
 

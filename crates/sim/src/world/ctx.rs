@@ -188,9 +188,10 @@ impl<S: Subject> Ctx<S> {
     /// Returns the requests that must survive a crash. The disks continue if `running`.
     pub(crate) fn kept(&self, running: bool) -> Kept {
         let lost = self.flush_failed.get() || !self.plan.volume.outlives_the_process();
-        match running && !lost {
-            true => Kept::Acknowledged,
-            false => Kept::Durable,
+        if running && !lost {
+            Kept::Acknowledged
+        } else {
+            Kept::Durable
         }
     }
 

@@ -163,9 +163,10 @@ fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine
         match looks {
             Looks::OneIn(_) => {
                 let coin = coin(&rng, seed);
-                match shared.plan.volume.outlives_the_process() && rng.coin() {
-                    true => look.at_kill(coin),
-                    false => look.at_cut(&Each::of(|_| coin), false),
+                if shared.plan.volume.outlives_the_process() && rng.coin() {
+                    look.at_kill(coin)
+                } else {
+                    look.at_cut(&Each::of(|_| coin), false)
                 }
             }
             Looks::Each {

@@ -108,9 +108,10 @@ fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> R
 
 /// Returns the guarantee of the volume in the current situation.
 fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
-    match ctx.harmed.get() {
-        true => Promise::Known,
-        false => ctx.plan.volume.promise(ctx.known.get()),
+    if ctx.harmed.get() {
+        Promise::Known
+    } else {
+        ctx.plan.volume.promise(ctx.known.get())
     }
 }
 
@@ -365,15 +366,17 @@ pub(crate) fn go_on<S: Subject>(
         read, after, ended, ..
     } = found;
     let running = running.filter(|_| !ended);
-    let medium = match ended {
-        true => S::renewed(&ctx.plan, &read.seen),
-        false => medium,
+    let medium = if ended {
+        S::renewed(&ctx.plan, &read.seen)
+    } else {
+        medium
     };
     let seen = read.seen.clone();
     // A volume that is made anew has lost nothing.
-    let lost = match ended {
-        true => Vec::new(),
-        false => read.unreadable.clone(),
+    let lost = if ended {
+        Vec::new()
+    } else {
+        read.unreadable.clone()
     };
     ctx.left.replace(Some((seen, lost, after)));
     if running.is_none() {

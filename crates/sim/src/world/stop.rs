@@ -188,9 +188,10 @@ impl<'a, S: Subject> Stopper<'a, S> {
             let bytes = device.read(at, BufMut::zeroed(n)).await;
             let bytes = bytes.map_err(|error| format!("nothing is wrong any more, and {error}"))?;
             let lanes = self.ctx.lanes.borrow();
-            let marks = match S::may_lose_unflushed(self.ctx.known.get()) {
-                true => &lanes.durable_marks(),
-                false => &marks,
+            let marks = if S::may_lose_unflushed(self.ctx.known.get()) {
+                &lanes.durable_marks()
+            } else {
+                &marks
             };
             lanes.check_read(at, &bytes, marks)?;
         }

@@ -80,14 +80,15 @@ async fn over_device(pair: &Pair) -> Result<(), StackError> {
         return Ok(());
     };
     let names = &info.data.names;
-    match names.iter().any(|name| is_space(name)) {
-        false => Ok(()),
-        true => Err(StackError::OtherBelow {
+    if names.iter().any(|name| is_space(name)) {
+        Err(StackError::OtherBelow {
             log: pair.log.spec.to_string(),
             data: pair.data.spec.to_string(),
             want: in_words(names, &pair.data.spec),
             have: in_words(&[], &pair.data.spec),
-        }),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -108,9 +109,10 @@ fn found(report: AttachReport) -> Vec<String> {
 
 /// Unset options get defaults that fit a log on the data device's own disk (`shared`), or on another disk.
 fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptions {
-    let defaults = match shared {
-        true => AttachOptions::on_one_disk(),
-        false => AttachOptions::default(),
+    let defaults = if shared {
+        AttachOptions::on_one_disk()
+    } else {
+        AttachOptions::default()
     };
     AttachOptions {
         acknowledge: options.durability.unwrap_or_default(),

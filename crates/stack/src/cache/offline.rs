@@ -72,9 +72,10 @@ pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
     let copies = read_superblocks(device).await.ok()?;
     if let Ok(newest) = copies.newest() {
         let volume = newest.volume.to_string();
-        return Some(match newest.clean {
-            true => Held::CleanLog { volume },
-            false => Held::DirtyLog { volume },
+        return Some(if newest.clean {
+            Held::CleanLog { volume }
+        } else {
+            Held::DirtyLog { volume }
         });
     }
     let broken = |copy: Result<_, FormatError>| match copy {
@@ -182,8 +183,9 @@ pub(crate) fn cache_of(
                 error,
             })?,
     };
-    Ok(match info.data.names.iter().any(|name| is_space(name)) {
-        true => Tree::over(log, data),
-        false => Tree::cache(log, data),
+    Ok(if info.data.names.iter().any(|name| is_space(name)) {
+        Tree::over(log, data)
+    } else {
+        Tree::cache(log, data)
     })
 }

@@ -37,14 +37,15 @@ impl FilesWanted {
             slot_sectors: u32::try_from(slot / SECTOR_BYTES).unwrap_or(u32::MAX),
         };
         let is_exact = chunk.is_power_of_two() && slot.is_multiple_of(SECTOR_BYTES);
-        match is_exact && geometry.is_possible() {
-            true => Ok(geometry),
-            false => Err(format!(
+        if is_exact && geometry.is_possible() {
+            Ok(geometry)
+        } else {
+            Err(format!(
                 "a filesystem with --small-file {} and --largest-file {} cannot be: give powers of two, 4KiB to 1MiB \
-                 and 512MiB to 512TiB",
+             and 512MiB to 512TiB",
                 ByteLen(slot),
                 ByteLen(chunk)
-            )),
+            ))
         }
     }
 }

@@ -60,9 +60,10 @@ impl FilesCheck {
     }
 
     fn problem(&mut self, text: String) {
-        match self.file_problems.len() < PROBLEMS_MAX {
-            true => self.file_problems.push(text),
-            false => self.more_problems += 1,
+        if self.file_problems.len() < PROBLEMS_MAX {
+            self.file_problems.push(text)
+        } else {
+            self.more_problems += 1
         }
     }
 }

@@ -28,9 +28,10 @@ pub(crate) async fn attach(
     let device = below.layer.device();
     let device = device.expect("a log-structured volume is a block device");
     let data = as_data(&pair.data, &below.layer.id(), device);
-    let together = match accept.changed {
-        true => Ok(()),
-        false => belong_together(&pair, &info.data, &data.identity),
+    let together = if accept.changed {
+        Ok(())
+    } else {
+        belong_together(&pair, &info.data, &data.identity)
     };
     let over = Pair { data, ..pair };
     let attached = match together {
@@ -60,13 +61,14 @@ fn belong_together(
     known: &DataIdentity,
     found: &DataIdentity,
 ) -> Result<(), StackError> {
-    match found.names.iter().any(|name| known.names.contains(name)) {
-        true => Ok(()),
-        false => Err(StackError::OtherBelow {
+    if found.names.iter().any(|name| known.names.contains(name)) {
+        Ok(())
+    } else {
+        Err(StackError::OtherBelow {
             log: pair.log.spec.to_string(),
             data: pair.data.spec.to_string(),
             want: in_words(&known.names, &pair.data.spec),
             have: in_words(&found.names, &pair.data.spec),
-        }),
+        })
     }
 }

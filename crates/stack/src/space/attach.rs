@@ -40,9 +40,10 @@ pub(crate) async fn attach(
 /// block device.
 async fn must_be_blocks(data: &Part) -> Result<(), StackError> {
     let superblock = inspect(&*data.device).await;
-    match superblock.is_ok_and(|superblock| is_of_files(&superblock)) {
-        true => Err(StackError::IsFiles(data.spec.to_string())),
-        false => Ok(()),
+    if superblock.is_ok_and(|superblock| is_of_files(&superblock)) {
+        Err(StackError::IsFiles(data.spec.to_string()))
+    } else {
+        Ok(())
     }
 }
 

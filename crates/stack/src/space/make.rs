@@ -66,12 +66,13 @@ pub(crate) struct MadeSpace {
 impl MadeSpace {
     /// Returns a warning if cleaning will be expensive once the volume is full; empty otherwise.
     pub(crate) fn warning(&self) -> String {
-        match self.len > self.usual {
-            true => format!(
+        if self.len > self.usual {
+            format!(
                 "; once more than {} of it holds data, the volume writes much more than its clients do, to clean segments",
                 ByteLen(self.usual)
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         }
     }
 }
@@ -191,12 +192,13 @@ fn placement(
         &Known::assumed(page.0, size.map_or(0, |size| size.0), layout.len),
     );
     let chosen = chosen.expect("a device is measured at least once");
-    let why = match measured.is_stable {
-        true => chosen.why,
-        false => format!(
+    let why = if measured.is_stable {
+        chosen.why
+    } else {
+        format!(
             "{} Measurements of the device do not settle: it may be busy, or have a cache.",
             chosen.why
-        ),
+        )
     };
     (chosen.kind, why)
 }

@@ -108,9 +108,10 @@ async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, 
         positioning: (random - PIECE as f64 / bandwidth).max(0.0),
         bandwidth,
         // A device too slow for all of these reads gets no further reads.
-        arms: match reads == PLACES && random >= ARM.as_secs_f64() {
-            true => arms(rt, device, 3 * PLACES * round).await?,
-            false => 1.0,
+        arms: if reads == PLACES && random >= ARM.as_secs_f64() {
+            arms(rt, device, 3 * PLACES * round).await?
+        } else {
+            1.0
         },
     })
 }

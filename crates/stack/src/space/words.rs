@@ -38,9 +38,10 @@ pub(crate) fn status(
         ("mapped", filled(status)),
         (
             "placement",
-            match status.discards {
-                true => format!("{}{facts}, discards what is free", placed(status)),
-                false => format!("{}{facts}", placed(status)),
+            if status.discards {
+                format!("{}{facts}, discards what is free", placed(status))
+            } else {
+                format!("{}{facts}", placed(status))
             },
         ),
         ("segments", segments(status)),
@@ -66,9 +67,10 @@ pub(crate) fn status(
 }
 
 fn placed(status: &SpaceStatus) -> String {
-    match status.placement_auto {
-        true => format!("{} (auto)", status.placement),
-        false => status.placement.clone(),
+    if status.placement_auto {
+        format!("{} (auto)", status.placement)
+    } else {
+        status.placement.clone()
     }
 }
 

@@ -44,9 +44,10 @@ pub(super) fn write(page: &mut Page, results: &[Results]) -> Result<()> {
 }
 
 fn verdict(reached: bool) -> String {
-    match reached {
-        true => "yes".into(),
-        false => "**no**".into(),
+    if reached {
+        "yes".into()
+    } else {
+        "**no**".into()
     }
 }
 
@@ -251,9 +252,10 @@ fn logs_on_modern_disks(results: &[Results]) -> [String; 3] {
             }
         }
     }
-    match texts.is_empty() {
-        true => [what, "not judged".into(), "not measured".into()],
-        false => [what, verdict(reached), texts.join("; ")],
+    if texts.is_empty() {
+        [what, "not judged".into(), "not measured".into()]
+    } else {
+        [what, verdict(reached), texts.join("; ")]
     }
 }
 

@@ -124,10 +124,11 @@ fn cell(found: &Found, reasons: &mut Reasons) -> String {
 
 /// A reason without what differs from one configuration to the next.
 fn kind_of(why: &str) -> String {
-    match why.contains("No space left") {
-        true => "the engine refuses so much data: it keeps a share of the medium free".into(),
-        // What it was doing then is for whoever looks for the reason.
-        false => why.split(": ").next().unwrap_or(why).to_owned(),
+    if why.contains("No space left") {
+        "the engine refuses so much data: it keeps a share of the medium free".into()
+    } else {
+        // The rest of the text differs from run to run.
+        why.split(": ").next().unwrap_or(why).to_owned()
     }
 }
 

@@ -79,15 +79,14 @@ impl Pool {
 
     /// Uses a page; adds to `disk` what that takes there.
     pub fn touch(&mut self, page: u32, how: Use, disk: &mut VecDeque<Access>) {
-        match self.pages[page as usize].held {
-            true => self.unlink(page),
-            false => {
-                self.make_room(disk);
-                self.held += 1;
-                self.pages[page as usize].held = true;
-                if how != Use::Fill {
-                    disk.push_back(Access::read(page));
-                }
+        if self.pages[page as usize].held {
+            self.unlink(page)
+        } else {
+            self.make_room(disk);
+            self.held += 1;
+            self.pages[page as usize].held = true;
+            if how != Use::Fill {
+                disk.push_back(Access::read(page));
             }
         }
         self.link(page);

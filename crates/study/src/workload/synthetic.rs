@@ -65,9 +65,10 @@ impl Synthetic {
             Skew::Uniform => self.rng.below(all) as usize,
             Skew::HotCold { writes, pages } => {
                 let hot = all * pages / 100;
-                match self.rng.below(100) < writes {
-                    true => self.rng.below(hot) as usize,
-                    false => (hot + self.rng.below(all - hot)) as usize,
+                if self.rng.below(100) < writes {
+                    self.rng.below(hot) as usize
+                } else {
+                    (hot + self.rng.below(all - hot)) as usize
                 }
             }
             Skew::Zipf(_) => {
@@ -87,9 +88,10 @@ impl Workload for Synthetic {
 
     fn next(&mut self, _user: usize) -> Access {
         let page = self.scattered[self.rank()];
-        match self.rng.below(100) < self.reads {
-            true => Access::read(page),
-            false => Access::write(page),
+        if self.rng.below(100) < self.reads {
+            Access::read(page)
+        } else {
+            Access::write(page)
         }
     }
 }

@@ -125,9 +125,10 @@ impl Size {
         let (mut low, mut high) = (0, 4000);
         while low + 1 < high {
             let middle = (low + high) / 2;
-            match fits(&middle) {
-                true => low = middle,
-                false => high = middle,
+            if fits(&middle) {
+                low = middle
+            } else {
+                high = middle
             }
         }
         fits(&low).then(|| Size::scaled(warehouses, low))

@@ -226,9 +226,10 @@ impl Doing<'_> {
         self.add(Table::Orders, order.row);
         self.add(Table::NewOrder, order.new_order);
         for (line, item) in (order.first_line..).zip(items) {
-            let supplier = match self.of.percent(1) {
-                true => self.of.another_warehouse(warehouse),
-                false => warehouse,
+            let supplier = if self.of.percent(1) {
+                self.of.another_warehouse(warehouse)
+            } else {
+                warehouse
             };
             self.touch(Table::Item, item, Use::Read);
             let stock = supplier * self.of.size.items + item;
@@ -241,12 +242,11 @@ impl Doing<'_> {
         let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
         self.touch(Table::Warehouse, warehouse, Use::Update);
         self.touch(Table::District, district, Use::Update);
-        let paying = match self.of.percent(15) {
-            true => {
-                let other = self.of.another_warehouse(warehouse);
-                other * DISTRICTS + self.of.rng.below(DISTRICTS)
-            }
-            false => district,
+        let paying = if self.of.percent(15) {
+            let other = self.of.another_warehouse(warehouse);
+            other * DISTRICTS + self.of.rng.below(DISTRICTS)
+        } else {
+            district
         };
         self.chosen_customer(paying, Use::Update);
         let row = self.of.rows.history;

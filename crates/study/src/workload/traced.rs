@@ -136,13 +136,14 @@ impl Traced {
                 left -= pages;
             }
         }
-        match accesses.is_empty() {
-            true => Err(TraceError::Empty),
-            false => Ok(Traced {
+        if accesses.is_empty() {
+            Err(TraceError::Empty)
+        } else {
+            Ok(Traced {
                 pages: numbers.len() as u32,
                 accesses: accesses.into(),
                 next: vec![0],
-            }),
+            })
         }
     }
 

@@ -92,9 +92,10 @@ pub(super) fn checkpoints(
     let nodes = 4096 * (8 + extents / LEAF_ENTRIES);
     let one = nodes * 9 / 8 + 32 * recipe.segments + (64 << 10);
     let constant = (1 << 20) + (asked + 2) * one;
-    let share = match recipe.age == Age::Crowd && (recipe.changes || recipe.placement.in_place()) {
-        true => CHECKPOINTS_SHARE_IN_PLACE,
-        false => CHECKPOINTS_SHARE,
+    let share = if recipe.age == Age::Crowd && (recipe.changes || recipe.placement.in_place()) {
+        CHECKPOINTS_SHARE_IN_PLACE
+    } else {
+        CHECKPOINTS_SHARE
     };
     let most = (log.bytes_written as f64 * share) as u64 + constant;
     if stats.bytes_checkpoints <= most {
@@ -127,8 +128,9 @@ pub(super) fn amplification(
     let text = format!("uniform overwrites cost {found:.2}, by the model {model:.2}");
     let is_lfs = recipe.placement == Kind::Lfs && !recipe.changes;
     let is_plain = is_lfs && recipe.segment_bytes >= 256 << 10;
-    match is_plain && found > ABOVE_MODEL * model {
-        true => Err(Violation::new("amplification", text)),
-        false => Ok(text),
+    if is_plain && found > ABOVE_MODEL * model {
+        Err(Violation::new("amplification", text))
+    } else {
+        Ok(text)
     }
 }

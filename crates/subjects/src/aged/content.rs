@@ -38,9 +38,10 @@ pub(super) fn number_of(bytes: &[u8], sector: usize) -> u32 {
     let first = bytes.as_chunks::<8>().0[0];
     let number = (u64::from_le_bytes(first) >> 32) as u32;
     let is_one_word = bytes[8..] == bytes[..SECTOR - 8];
-    match is_one_word && u64::from_le_bytes(first) == word(number, sector) {
-        true => number,
-        false => FOREIGN,
+    if is_one_word && u64::from_le_bytes(first) == word(number, sector) {
+        number
+    } else {
+        FOREIGN
     }
 }
 

@@ -52,9 +52,10 @@ impl Writer {
     /// Up to `most` lines in a row, or one where they lie apart.
     fn run(&self, within: &Range<usize>, most: u64) -> Range<usize> {
         let from = self.line_of(within);
-        let len = match self.is_dense() {
-            true => 1 + self.rng.below(most) as usize,
-            false => 1,
+        let len = if self.is_dense() {
+            1 + self.rng.below(most) as usize
+        } else {
+            1
         };
         from..(from + len).min(within.end)
     }
@@ -109,9 +110,10 @@ impl Writer {
         let line = self.line_of(lines) * LINE_SECTORS;
         let from = self.rng.below(LINE_SECTORS as u64) as usize;
         let most = (LINE_SECTORS - from) as u64;
-        let len = match self.rng.coin() {
-            true => 1,
-            false => 1 + self.rng.below(most) as usize,
+        let len = if self.rng.coin() {
+            1
+        } else {
+            1 + self.rng.below(most) as usize
         };
         line + from..line + from + len
     }
@@ -127,9 +129,10 @@ impl Writer {
             lines.dedup();
             for line in lines {
                 let piece = self.piece(&(line..line + 1));
-                match self.rng.one_in(4) {
-                    true => trims.push(piece),
-                    false => writes.push(piece),
+                if self.rng.one_in(4) {
+                    trims.push(piece)
+                } else {
+                    writes.push(piece)
                 }
             }
             self.apply(writes, trims, Durability::Flush).await?;
@@ -220,11 +223,12 @@ impl Writer {
         self.rt.sleep(rest).await;
         let rate = (self.world.requests.get() - before) / rest.as_secs();
         self.world.progressed();
-        match rate > QUIET_RATE {
-            true => Err(self
+        if rate > QUIET_RATE {
+            Err(self
                 .world
-                .spins(&format!("an idle volume asks for {rate} requests a second"))),
-            false => Ok(()),
+                .spins(&format!("an idle volume asks for {rate} requests a second")))
+        } else {
+            Ok(())
         }
     }
 

@@ -179,18 +179,24 @@ impl Incarnation {
 fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
     let lines = recipe.mappable_lines();
     let goes_round = recipe.goes_round() && !rng.one_in(4);
-    let writers = match goes_round || recipe.age != Age::Crowd && rng.coin() {
-        true => 1,
-        false => recipe.writers as u64,
+    let writers = if goes_round || recipe.age != Age::Crowd && rng.coin() {
+        1
+    } else {
+        recipe.writers as u64
     };
-    let phases = (0..recipe.writers as u64).map(|writer| match writer < writers {
-        true if goes_round => go_round(rng),
-        true => phases(recipe, rng, lines / writers),
-        false => Vec::new(),
+    let phases = (0..recipe.writers as u64).map(|writer| {
+        if writer >= writers {
+            Vec::new()
+        } else if goes_round {
+            go_round(rng)
+        } else {
+            phases(recipe, rng, lines / writers)
+        }
     });
-    let (faults, held) = match goes_round {
-        true => (Faults::default(), None),
-        false => faults(rng, seed),
+    let (faults, held) = if goes_round {
+        (Faults::default(), None)
+    } else {
+        faults(rng, seed)
     };
     let close = rng.one_in(4);
     Incarnation {
@@ -240,10 +246,13 @@ fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
             12 => Phase::Read(some / 2 + 1),
             13 => Phase::Flush,
             14 => Phase::Checkpoint,
-            _ => match recipe.age == Age::Uniform {
-                true => Phase::Steady,
-                false => Phase::Overwrite(4 * some),
-            },
+            _ => {
+                if recipe.age == Age::Uniform {
+                    Phase::Steady
+                } else {
+                    Phase::Overwrite(4 * some)
+                }
+            }
         });
     }
     if rng.coin() {

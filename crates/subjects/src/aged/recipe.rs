@@ -87,9 +87,10 @@ impl Recipe {
             Age::Uniform if (seed / count).is_multiple_of(4) => Age::Crowd,
             age => age,
         };
-        let placement = match rng.coin() {
-            true => Kind::Lfs,
-            false => rng.pick(&Kind::ALL),
+        let placement = if rng.coin() {
+            Kind::Lfs
+        } else {
+            rng.pick(&Kind::ALL)
         };
         let (segments, segment_bytes) = rng.pick(&[
             (256, 128 << 10),
@@ -168,9 +169,10 @@ impl Recipe {
             Age::Small => Recipe {
                 segments: rng.pick(&[40, 64]),
                 segment_bytes: 128 << 10,
-                placement: match rng.one_in(6) {
-                    true => placement,
-                    false => Kind::Overwrite,
+                placement: if rng.one_in(6) {
+                    placement
+                } else {
+                    Kind::Overwrite
                 },
                 filled: rng.pick(&[10, 20, 50]),
                 writers: 1,

@@ -352,9 +352,10 @@ fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
     let (machine, holder) = world.machine(incarnation.seed, image);
     let disk = Rc::clone(&machine.disks[Role::Medium]);
     disk.slowest.set(incarnation.slowest);
-    let cut_after = match incarnation.close || rng.coin() {
-        true => None,
-        false => Some(rng.below(1 << rng.below(15))),
+    let cut_after = if incarnation.close || rng.coin() {
+        None
+    } else {
+        Some(rng.below(1 << rng.below(15)))
     };
     let (shared, rt, of) = (Rc::clone(world), machine.rt.clone(), incarnation.clone());
     machine.run(async move {
@@ -386,9 +387,10 @@ fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
         }
     });
     world.leave(&machine);
-    let coin = match incarnation.close && !world.failed.get() {
-        true => Coin::Drop,
-        false => incarnation.coin,
+    let coin = if incarnation.close && !world.failed.get() {
+        Coin::Drop
+    } else {
+        incarnation.coin
     };
     world
         .tape

@@ -141,9 +141,10 @@ impl Writer {
             }
             Ok(Err(error)) => error,
         };
-        match world.is_over() {
-            true => Err(Over),
-            false => self.refused(what, new, error).await,
+        if world.is_over() {
+            Err(Over)
+        } else {
+            self.refused(what, new, error).await
         }
     }
 
@@ -185,9 +186,10 @@ impl Writer {
 
     fn batch(&self, number: u32, writes: &[Range<usize>], trims: &[Range<usize>]) -> Batch {
         let mut batch = Batch::new();
-        let step = match self.is_dense() {
-            true => usize::MAX,
-            false => LINE_SECTORS,
+        let step = if self.is_dense() {
+            usize::MAX
+        } else {
+            LINE_SECTORS
         };
         for range in writes {
             let mut from = range.start;

@@ -62,9 +62,10 @@ fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
         used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
         // Chosen apart, as `resends` is.
         grown: Rng::new(mix(seed, 0x6a_0d)).one_in(6),
-        acknowledge: match rng.one_in(8) {
-            true => Acknowledge::Write,
-            false => handover(seed),
+        acknowledge: if rng.one_in(8) {
+            Acknowledge::Write
+        } else {
+            handover(seed)
         },
         max_delay: Duration::from_micros(200 << rng.below(9)),
         bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
@@ -83,9 +84,10 @@ fn gaps(seed: u64) -> Option<u64> {
 
 /// Chosen apart, as [`resends`] is.
 fn handover(seed: u64) -> Acknowledge {
-    match Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
-        true => Acknowledge::Handover,
-        false => Acknowledge::Flush,
+    if Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
+        Acknowledge::Handover
+    } else {
+        Acknowledge::Flush
     }
 }
 
@@ -132,9 +134,10 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
 /// The two disks: how fast they are, and what they do wrong.
 fn disks(rng: &Rng, block: u32, fast: bool, log: Faults, data: Faults) -> Each<Role, Conditions> {
     let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
-    let slowest = match fast {
-        true => [us(50), us(50)],
-        false => [us(4000), us(20_000)],
+    let slowest = if fast {
+        [us(50), us(50)]
+    } else {
+        [us(4000), us(20_000)]
     };
     let flush_takes = rng.one_in(3).then(|| us(40_000));
     Each::of(|role| {

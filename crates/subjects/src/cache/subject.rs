@@ -110,9 +110,10 @@ impl Subject for Cache {
     }
 
     fn promise(&self, known: Known) -> Promise {
-        match known.log_failed || self.bypass.is_some() {
-            true => Promise::Sectors,
-            false => Promise::Prefix,
+        if known.log_failed || self.bypass.is_some() {
+            Promise::Sectors
+        } else {
+            Promise::Prefix
         }
     }
 
@@ -251,9 +252,10 @@ impl Subject for Cache {
     }
 
     fn check_drained(volume: &Volume, known: Known) -> Result<(), Violation> {
-        match known.log_failed {
-            true => Ok(()),
-            false => accounts::check_drained(volume),
+        if known.log_failed {
+            Ok(())
+        } else {
+            accounts::check_drained(volume)
         }
     }
 

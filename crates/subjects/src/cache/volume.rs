@@ -130,13 +130,17 @@ pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Med
         known.map(|(_, medium)| medium.clone())
     });
     known.unwrap_or_else(|| {
-        let made = |len| match used_log {
-            true => on_used_log(len, block),
-            false => fresh(len, block),
+        let made = |len| {
+            if used_log {
+                on_used_log(len, block)
+            } else {
+                fresh(len, block)
+            }
         };
-        let medium = match grown {
-            true => on_grown_device(len, made),
-            false => made(len),
+        let medium = if grown {
+            on_grown_device(len, made)
+        } else {
+            made(len)
         };
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium

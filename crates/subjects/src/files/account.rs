@@ -43,9 +43,10 @@ impl Account {
 
     /// It is done, or it was refused.
     pub fn end(&mut self, done: bool) {
-        match done {
-            true => self.done += 1,
-            false => drop(self.states.pop_back()),
+        if done {
+            self.done += 1
+        } else {
+            drop(self.states.pop_back())
         }
     }
 
@@ -64,9 +65,10 @@ impl Account {
     /// A file is used by its user, or not any more: of what is in the space nothing changes that names lead to.
     pub fn hold(&mut self, id: Id, held: bool) {
         let now = &mut self.states[(self.done - self.first) as usize];
-        match held {
-            true => drop(now.held.insert(id)),
-            false => drop(now.held.remove(&id)),
+        if held {
+            now.held.insert(id);
+        } else {
+            now.held.remove(&id);
         }
         now.forget_unused();
     }

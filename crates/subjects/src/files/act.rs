@@ -188,9 +188,10 @@ impl Act {
                 let mut edits: BTreeMap<u64, Edits> = BTreeMap::new();
                 for (id, offset, data) in all {
                     let of_file = edits.entry(number(id)).or_default();
-                    match is_zero(data) {
-                        true => of_file.punch(*offset, data.len() as u64),
-                        false => of_file.write(*offset, BufMut::copy_of(data).freeze()),
+                    if is_zero(data) {
+                        of_file.punch(*offset, data.len() as u64)
+                    } else {
+                        of_file.write(*offset, BufMut::copy_of(data).freeze())
                     }
                 }
                 fs.edit(&edits).await?;

@@ -26,12 +26,13 @@ impl Known {
     /// # Errors
     /// If there was one that cannot be told from it.
     pub fn made(&mut self, inode: &Inode) -> Result<(), String> {
-        match self.files.insert(which(inode)) {
-            true => Ok(()),
-            false => Err(format!(
+        if self.files.insert(which(inode)) {
+            Ok(())
+        } else {
+            Err(format!(
                 "file {} has the generation of one that was there before",
                 inode.file
-            )),
+            ))
         }
     }
 

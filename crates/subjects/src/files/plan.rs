@@ -80,9 +80,12 @@ impl World {
             segments: rng.pick(&[32, 32, 48, 96]),
             pairs: pairing.coin(),
             // Now and then enough to preallocate more than the volume keeps spare.
-            left: filling.one_in(3).then(|| match filling.one_in(4) {
-                true => filling.below(2 << 20),
-                false => filling.below(96 << 10),
+            left: filling.one_in(3).then(|| {
+                if filling.one_in(4) {
+                    filling.below(2 << 20)
+                } else {
+                    filling.below(96 << 10)
+                }
             }),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),

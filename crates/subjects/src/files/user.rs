@@ -192,9 +192,12 @@ impl User {
             true,
             || format!("take away {name:?} in {directory}"),
             |model| model.take_away(directory, &name, is_directory),
-            async |fs| match is_directory {
-                true => fs.remove_directory(number, &name).await,
-                false => fs.unlink(number, &name).await,
+            async |fs| {
+                if is_directory {
+                    fs.remove_directory(number, &name).await
+                } else {
+                    fs.unlink(number, &name).await
+                }
             },
         )
         .await?;
@@ -336,19 +339,20 @@ impl User {
             expected.insert(name.clone(), self.numbers[below]);
         }
         expected.insert(b".".to_vec(), number);
-        if id != TOP {
+        if id == TOP {
+            found.remove(&b".."[..]);
+        } else {
             let parent = self.numbers[&model.node(id).parent];
             expected.insert(b"..".to_vec(), parent);
-        } else {
-            found.remove(&b".."[..]);
         }
         let found: BTreeMap<Vec<u8>, u64> = found
             .into_iter()
             .map(|(name, entry)| (name, entry.file))
             .collect();
-        match found == expected {
-            true => Ok(()),
-            false => Err(format!("{id} lists {found:?}, not {expected:?}")),
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{id} lists {found:?}, not {expected:?}"))
         }
     }
 
@@ -374,12 +378,11 @@ impl User {
         }
         self.same_inode(id).await?;
         let is_held = model.held.contains(&id);
-        match is_held || self.rng.coin() {
-            true => self.drop_use(id).await,
-            false => {
-                self.hold(id);
-                Ok(())
-            }
+        if is_held || self.rng.coin() {
+            self.drop_use(id).await
+        } else {
+            self.hold(id);
+            Ok(())
         }
     }
 
@@ -427,9 +430,10 @@ impl User {
         for id in wanted {
             inodes.extend(self.fs.inode(self.numbers[&id]).await);
         }
-        let synced = match all {
-            true => self.fs.sync().await,
-            false => self.fs.sync_file(self.numbers[&one], data_only).await,
+        let synced = if all {
+            self.fs.sync().await
+        } else {
+            self.fs.sync_file(self.numbers[&one], data_only).await
         };
         makes_room("sync", &synced)?;
         if as_expected(|| "sync".into(), &Ok(()), &synced)? {

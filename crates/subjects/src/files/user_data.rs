@@ -69,9 +69,10 @@ impl User {
     /// Writes as a program does that opened the file so that it need not ask for durability afterwards.
     async fn write_durably(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Violated> {
         let is_sync = self.model().node(id).flags.has(FileFlags::SYNC);
-        let flags = match is_sync {
-            true => 0,
-            false => self.rng.pick(&[libc::O_DSYNC, libc::O_SYNC]),
+        let flags = if is_sync {
+            0
+        } else {
+            self.rng.pick(&[libc::O_DSYNC, libc::O_SYNC])
         };
         let (number, files) = (self.numbers[&id], Rc::clone(&self.files));
         let mut done = self.done_by_all();
@@ -118,14 +119,13 @@ impl User {
                 let most = self.rng.pick(&[1, 100, 512, 5000]);
                 let offset = self.offset().min((512 << 20) - most);
                 let mut data = vec![0; 1 + self.rng.below(most) as usize];
-                match self.rng.one_in(3) {
-                    true => edits.punch(offset, data.len() as u64),
-                    false => {
-                        self.rng.fill(&mut data);
-                        // Zeroes are a hole.
-                        data[0] |= 1;
-                        edits.write(offset, BufMut::copy_of(&data).freeze());
-                    }
+                if self.rng.one_in(3) {
+                    edits.punch(offset, data.len() as u64)
+                } else {
+                    self.rng.fill(&mut data);
+                    // Zeroes are a hole.
+                    data[0] |= 1;
+                    edits.write(offset, BufMut::copy_of(&data).freeze());
                 }
                 changes.push((id, offset, data));
             }
@@ -219,9 +219,10 @@ impl User {
         if node.kind != Kind::Regular {
             return Ok(());
         }
-        let offset = match self.rng.coin() {
-            true => self.offset(),
-            false => self.rng.below(node.bytes.size + 1),
+        let offset = if self.rng.coin() {
+            self.offset()
+        } else {
+            self.rng.below(node.bytes.size + 1)
         };
         let len = 1 + self.rng.below(10_000);
         let read = self.fs.read(self.numbers[&id], offset, len as usize).await;

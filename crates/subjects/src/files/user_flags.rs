@@ -23,9 +23,10 @@ impl User {
             return Some((id, FileFlags::default()));
         }
         let any = FileFlags::of_bits(self.rng.below(64) as u8)?;
-        match self.rng.one_in(8) {
-            true => Some((id, any)),
-            false => Some((id, any.of_kind(node.kind))),
+        if self.rng.one_in(8) {
+            Some((id, any))
+        } else {
+            Some((id, any.of_kind(node.kind)))
         }
     }
 

@@ -114,15 +114,16 @@ impl User {
     /// Does two things at once.
     pub(super) async fn two(&mut self) -> Result<(), Violated> {
         let model = self.model();
-        let acts = match self.rng.one_in(4) {
-            true => match self.crossing(&model) {
+        let acts = if self.rng.one_in(4) {
+            match self.crossing(&model) {
                 Some(acts) => acts,
                 None => return self.deepen().await,
-            },
-            false => match (self.act(&model), self.act(&model)) {
+            }
+        } else {
+            match (self.act(&model), self.act(&model)) {
                 (Some(one), Some(other)) => [one, other],
                 _ => return Ok(()),
-            },
+            }
         };
         let mut beside = Beside {
             read: self.read_beside(&model, &acts),
@@ -163,9 +164,10 @@ impl User {
         let changed = acts.iter().flat_map(Act::files);
         let regular = changed.filter(|id| model.node(*id).kind == Kind::Regular);
         let regular: Vec<Id> = regular.collect();
-        match regular.is_empty() || self.rng.one_in(4) {
-            true => self.any(model, |kind| kind == Kind::Regular),
-            false => Some(self.rng.pick(&regular)),
+        if regular.is_empty() || self.rng.one_in(4) {
+            self.any(model, |kind| kind == Kind::Regular)
+        } else {
+            Some(self.rng.pick(&regular))
         }
     }
 

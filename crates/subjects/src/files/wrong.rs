@@ -26,16 +26,18 @@ pub enum Wrong {
 }
 
 pub(super) fn may_grow(flags: FileFlags) -> Result<(), Wrong> {
-    match flags.has(FileFlags::IMMUTABLE) {
-        true => Err(Wrong::Protected),
-        false => Ok(()),
+    if flags.has(FileFlags::IMMUTABLE) {
+        Err(Wrong::Protected)
+    } else {
+        Ok(())
     }
 }
 
 pub(super) fn may_change(flags: FileFlags) -> Result<(), Wrong> {
     let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
-    match flags.has(protect) {
-        true => Err(Wrong::Protected),
-        false => Ok(()),
+    if flags.has(protect) {
+        Err(Wrong::Protected)
+    } else {
+        Ok(())
     }
 }

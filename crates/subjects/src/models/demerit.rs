@@ -106,9 +106,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let title = format!("{} and its model", spec.name());
         write(path, &plot::draw(&title, &real, &runs[0]))?;
     }
-    match args.json {
-        true => println!("{}", json(&outcome, args.phases)),
-        false => print!("{}", text(&outcome, args.phases)),
+    if args.json {
+        println!("{}", json(&outcome, args.phases))
+    } else {
+        print!("{}", text(&outcome, args.phases))
     }
     Ok(())
 }

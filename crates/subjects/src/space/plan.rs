@@ -32,9 +32,10 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     let block = if rng.one_in(4) { 4096 } else { 512 };
     let flood = rng.one_in(3);
     let len = (64 << 10)
-        << match flood {
-            true => 3,
-            false => rng.pick(&[0, 0, 0, 1, 1, 2, 3]),
+        << if flood {
+            3
+        } else {
+            rng.pick(&[0, 0, 0, 1, 1, 2, 3])
         };
     let regions = regions(&rng, len, block.into());
     let mut plan = Plan {
@@ -116,9 +117,10 @@ fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
             fua_reported_late: true,
             ..Faults::default()
         };
-        match rng.one_in(4) {
-            true => conditions.faults.writes_fail = 4 + rng.below(20),
-            false => conditions.faults.troubles.push(Trouble {
+        if rng.one_in(4) {
+            conditions.faults.writes_fail = 4 + rng.below(20)
+        } else {
+            conditions.faults.troubles.push(Trouble {
                 from: Duration::ZERO,
                 to: None,
                 range: Some(0..SEGMENTS_AT),
@@ -127,7 +129,7 @@ fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
                 one_in: 2 + rng.below(3),
                 takes: Duration::ZERO,
                 fails: true,
-            }),
+            })
         }
     }
 }
@@ -171,13 +173,15 @@ fn flushes_fail_while_brought_home(plan: &mut Plan, rng: &Rng) {
 /// Parts of what was brought home have no checksum, so of a disk that harms data nothing can be asked there.
 fn placing(rng: &Rng, kind: Kind) -> Placing {
     let honest = !matches!(kind, Kind::Rot | Kind::Misdirect | Kind::Lies);
-    let chosen = match rng.coin() {
-        true => Placing::Lfs,
-        false => rng.pick(&Placing::ALL),
+    let chosen = if rng.coin() {
+        Placing::Lfs
+    } else {
+        rng.pick(&Placing::ALL)
     };
-    match honest || !chosen.in_place() {
-        true => chosen,
-        false => Placing::SepBit,
+    if honest || !chosen.in_place() {
+        chosen
+    } else {
+        Placing::SepBit
     }
 }
 
@@ -211,15 +215,17 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         stop_at: None,
         gives_up_at: None,
         killed: false,
-        cut_at: match first || rng.coin() {
-            true => rng.below(requests),
-            false => rng.below(40),
+        cut_at: if first || rng.coin() {
+            rng.below(requests)
+        } else {
+            rng.below(40)
         },
         after: rng.pick(&AFTERS),
         coin: coin(rng, seed),
-        looks: Looks::OneIn(match plan.volume.flood {
-            true => 6 + rng.below(8),
-            false => 1 + rng.below(3),
+        looks: Looks::OneIn(if plan.volume.flood {
+            6 + rng.below(8)
+        } else {
+            1 + rng.below(3)
         }),
         disks: Each::of(|_| conditions.clone()),
     }

@@ -50,9 +50,10 @@ impl Space {
             home_bytes: self.home_bytes,
             patience: common.patience,
             discard: self.discard,
-            levelling: match self.levelled {
-                true => Levelling { bound: 1, every: 1 },
-                false => common.levelling,
+            levelling: if self.levelled {
+                Levelling { bound: 1, every: 1 }
+            } else {
+                common.levelling
             },
             spare_part: Some(self.spare_part),
             huge_trim: self.huge_trim,

@@ -32,17 +32,17 @@ impl Inner {
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
         let one_stream = room.is_tight(streams.table.queued());
-        let (selection, most) = match one_stream {
-            true => (Selection::Greedy, 1),
-            false => {
-                let most = WINDOW_BYTES / u64::from(streams.layout.segment_bytes);
-                (selection, most.max(1) as usize)
-            }
+        let (selection, most) = if one_stream {
+            (Selection::Greedy, 1)
+        } else {
+            let most = WINDOW_BYTES / u64::from(streams.layout.segment_bytes);
+            (selection, most.max(1) as usize)
         };
         let mut victims = victims(&streams, selection, most, urgency == Urgency::Urgent);
-        let moved = match one_stream {
-            true => 1,
-            false => usize::from(streams.counts.moved),
+        let moved = if one_stream {
+            1
+        } else {
+            usize::from(streams.counts.moved)
         };
         let budget = budget(&streams, &room, moved);
         if one_stream {
@@ -128,9 +128,10 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
         let live = if nodes { 0 } else { u64::from(victim.live) };
         let gain = u64::from(victim.gain);
         let after = rewritten + if nodes { u64::from(known.live) } else { 0 };
-        let affordable = match nodes {
-            true => room.can_rewrite(&streams.layout, streams.table.queued(), after),
-            false => moved + live <= limits.budget || moved + live + gained + gain <= limits.shared,
+        let affordable = if nodes {
+            room.can_rewrite(&streams.layout, streams.table.queued(), after)
+        } else {
+            moved + live <= limits.budget || moved + live + gained + gain <= limits.shared
         };
         if !affordable || !streams.table.begin_cleaning(slot) {
             passed_over = true;
@@ -155,9 +156,12 @@ fn pick(streams: &mut Streams, room: &Room, victims: Vec<Victim>, limits: Limits
 /// comes earlier only if it gains twice as much. With few spare segments, soon all of them wait for a checkpoint, and
 /// each checkpoint takes segments as well.
 fn prefer_old(table: &SegmentTable, victims: &mut [Victim]) {
-    let rank = |victim: &Victim| match table.needs_checkpoint(Slot(victim.segment)) {
-        true => victim.gain / 2,
-        false => victim.gain,
+    let rank = |victim: &Victim| {
+        if table.needs_checkpoint(Slot(victim.segment)) {
+            victim.gain / 2
+        } else {
+            victim.gain
+        }
     };
     victims.sort_by_key(|victim| std::cmp::Reverse(rank(victim)));
 }
@@ -166,9 +170,10 @@ fn prefer_old(table: &SegmentTable, victims: &mut [Victim]) {
 fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -> Vec<Victim> {
     let (table, now) = (&streams.table, streams.clock);
     let (segment, worth) = (streams.layout.dense_sectors() as u32, table.worth());
-    let least = match urgent {
-        true => worth,
-        false => worth.max(segment / WORTH_PART),
+    let least = if urgent {
+        worth
+    } else {
+        worth.max(segment / WORTH_PART)
     };
     let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
     // A nearly empty segment costs little to clean, however young it is. A segment that gains less than `worth` is

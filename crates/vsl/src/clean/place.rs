@@ -30,9 +30,10 @@ impl Inner {
     ) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
-            let (stream, sectors) = match moving.one_stream {
-                true => (Stream::moved(0), rest.sectors),
-                false => self.place_moved(&rest),
+            let (stream, sectors) = if moving.one_stream {
+                (Stream::moved(0), rest.sectors)
+            } else {
+                self.place_moved(&rest)
             };
             let behind = Piece {
                 sector: rest.sector.plus(sectors),

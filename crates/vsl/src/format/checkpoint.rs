@@ -260,9 +260,10 @@ impl Checkpoint {
         let has_root = from.uint(2)? != 0;
         let doubtful = from.uint(2)? != 0;
         let root = from.take(ROOT_BYTES)?;
-        let root = match has_root {
-            true => Some(RootRef::decode(root)?),
-            false => None,
+        let root = if has_root {
+            Some(RootRef::decode(root)?)
+        } else {
+            None
         };
         let mut count = || Some(from.uint(4)? as usize);
         let (chunks, opens, slots, kept) = (count()?, count()?, count()?, count()?);

@@ -437,9 +437,10 @@ impl forebay_segments::Entry for Entry {
     }
 
     fn encoded_len_behind(&self, before: Option<&Entry>) -> usize {
-        match self.is_next(before) {
-            true => NEXT_BYTES,
-            false => self.encoded_len(),
+        if self.is_next(before) {
+            NEXT_BYTES
+        } else {
+            self.encoded_len()
         }
     }
 

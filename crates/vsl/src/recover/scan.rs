@@ -74,9 +74,10 @@ impl Scan {
     /// being used again, so each slot was opened at most once.
     pub(crate) fn behind_all(&self, checkpoint: &Checkpoint, layout: &Layout) -> SegmentSeq {
         let slots = u64::from(layout.segment_count);
-        let given = match self.is_damaged() {
-            true => slots,
-            false => slots.min((self.queue.len() + layout.in_memory_max()) as u64),
+        let given = if self.is_damaged() {
+            slots
+        } else {
+            slots.min((self.queue.len() + layout.in_memory_max()) as u64)
         };
         checkpoint.next_segment.plus(given)
     }

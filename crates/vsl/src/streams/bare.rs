@@ -19,9 +19,10 @@ const MOVED_BARE_RECORDS: usize = 16;
 
 /// Returns the maximum number of records in a segment without a summary.
 pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
-    match is_user {
-        true => USER_BARE_RECORDS,
-        false => MOVED_BARE_RECORDS * (layout.segment_bytes as usize >> 20).max(1),
+    if is_user {
+        USER_BARE_RECORDS
+    } else {
+        MOVED_BARE_RECORDS * (layout.segment_bytes as usize >> 20).max(1)
     }
 }
 

@@ -38,9 +38,10 @@ impl Streams {
         let open = self.open[usize::from(Stream::moved(0).0)].as_ref();
         open.map_or(0, |open| {
             // The next record begins with a header.
-            let header = match open.builder.has_open_record() {
-                true => 0,
-                false => HEADER_BYTES as u32,
+            let header = if open.builder.has_open_record() {
+                0
+            } else {
+                HEADER_BYTES as u32
             };
             let used = open.builder.at() + open.builder.open_record_bytes() + header;
             u64::from(self.layout.segment_bytes.saturating_sub(used)) / SECTOR_BYTES

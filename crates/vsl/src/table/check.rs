@@ -19,9 +19,12 @@ impl SegmentTable {
             counts[state as usize] += 1;
             live += u64::from(self.live_in(slot));
             weight += self.weight_of(slot);
-            let demand = |holds: bool, what: &str| match holds {
-                true => Ok(()),
-                false => Err(format!("{slot:?}, {state:?}: {what} ({segment:?})")),
+            let demand = |holds: bool, what: &str| {
+                if holds {
+                    Ok(())
+                } else {
+                    Err(format!("{slot:?}, {state:?}: {what} ({segment:?})"))
+                }
             };
             demand(segment.phase == state.phase(), "another phase")?;
             let most = units_at_most(segment.live.into());
@@ -53,10 +56,7 @@ impl SegmentTable {
         }
         let listed: usize = self.lists.iter().map(|list| list.len()).sum();
         let settling: usize = self.settling.iter().map(|(_, slots)| slots.len()).sum();
-        let demand = |holds: bool, what: &str| match holds {
-            true => Ok(()),
-            false => Err(what.to_owned()),
-        };
+        let demand = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         demand(counts == self.counts, "the counts by state are wrong")?;
         demand(
             listed == with_lists,

@@ -162,10 +162,11 @@ impl SegmentTable {
     /// Makes empty segments that need no checkpoint settle until a record is durable. Returns true if any segment
     /// settles.
     pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
-        let slots: Vec<Slot> = match self.doubtful {
+        let slots: Vec<Slot> = if self.doubtful {
             // These segments can have live data after all.
-            true => Vec::new(),
-            false => self.members(SegmentState::Empty).iter().copied().collect(),
+            Vec::new()
+        } else {
+            self.members(SegmentState::Empty).iter().copied().collect()
         };
         if slots.is_empty() {
             return false;
@@ -195,9 +196,10 @@ impl SegmentTable {
             let (_, slots) = self.settling.pop_front().expect("looked at");
             for slot in slots {
                 debug_assert_eq!(self.live_in(slot), 0);
-                match self.states[slot.0 as usize].pins > 0 {
-                    true => self.change(slot, SegmentState::Pinned),
-                    false => self.release(slot),
+                if self.states[slot.0 as usize].pins > 0 {
+                    self.change(slot, SegmentState::Pinned)
+                } else {
+                    self.release(slot)
                 }
             }
         }
@@ -205,9 +207,10 @@ impl SegmentTable {
 
     /// Frees a segment that is no longer needed.
     fn release(&mut self, slot: Slot) {
-        let next = match self.discards {
-            true => SegmentState::Stale,
-            false => SegmentState::Free,
+        let next = if self.discards {
+            SegmentState::Stale
+        } else {
+            SegmentState::Free
         };
         self.change(slot, next);
     }

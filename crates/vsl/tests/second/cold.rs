@@ -96,9 +96,10 @@ fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
                 let writer = async || {
                     for _ in 0..rng.below(blocks) {
                         let at = Sector(rng.below(hot) * LINE_SECTORS);
-                        let how = match rng.one_in(8) {
-                            true => Durability::Fua,
-                            false => Durability::Flush,
+                        let how = if rng.one_in(8) {
+                            Durability::Fua
+                        } else {
+                            Durability::Flush
                         };
                         let batch = Batch::of_write(at, content(at.0, 1, LINE_BYTES));
                         let written = volume.space.apply(&batch, how);

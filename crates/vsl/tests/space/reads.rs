@@ -46,19 +46,16 @@ fn a_range_of_many_pieces_is_read_as_it_was_written_whatever_the_memory_held() {
             let from = rng.below(USED - most);
             let sectors = 1 + rng.below(most);
             let run = from as usize..(from + sectors) as usize;
-            let with = match rng.one_in(5) {
-                true => {
-                    let mut batch = Batch::new();
-                    batch.trim(Sector(FIRST + from), sectors);
-                    let done = space.apply(&batch, Durability::Flush).await;
-                    done.expect("trimmed");
-                    0
-                }
-                false => {
-                    let with = 1 + (number % 200) as u8;
-                    write(&space, FIRST + from, sectors, with).await;
-                    with
-                }
+            let with = if rng.one_in(5) {
+                let mut batch = Batch::new();
+                batch.trim(Sector(FIRST + from), sectors);
+                let done = space.apply(&batch, Durability::Flush).await;
+                done.expect("trimmed");
+                0
+            } else {
+                let with = 1 + (number % 200) as u8;
+                write(&space, FIRST + from, sectors, with).await;
+                with
             };
             model[run].fill(with);
             let from = rng.below(USED);

@@ -69,11 +69,13 @@ pub(super) const CASES: &[Case] = &[
 impl Case {
     /// Returns the command in shell notation.
     pub(super) fn title(&self) -> String {
-        let quoted =
-            |arg: &&str| match arg.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
-                true => format!("'{arg}'"),
-                false => (*arg).to_owned(),
-            };
+        let quoted = |arg: &&str| {
+            if arg.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
+                format!("'{arg}'")
+            } else {
+                (*arg).to_owned()
+            }
+        };
         let args = self.args.iter().map(quoted);
         let words: Vec<_> = std::iter::once(self.tool.to_owned()).chain(args).collect();
         words.join(" ")

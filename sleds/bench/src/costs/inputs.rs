@@ -62,9 +62,10 @@ fn many(directory: &Path, seed: u64, recursive: bool) -> Result<Made> {
     }
     let files: Vec<_> = (0..MANY).map(name).collect();
     Ok(Made {
-        operands: match recursive {
-            true => vec![directory.to_owned()],
-            false => files.clone(),
+        operands: if recursive {
+            vec![directory.to_owned()]
+        } else {
+            files.clone()
         },
         recursive,
         files,

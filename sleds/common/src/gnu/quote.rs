@@ -19,9 +19,10 @@ pub fn quoted(name: impl AsRef<Path>) -> Vec<u8> {
 /// Returns `name`, in quotes if a shell would not accept it unchanged, or if it has a colon.
 pub fn quoted_if_needed(name: impl AsRef<Path>) -> Vec<u8> {
     let name = Name::of(name.as_ref());
-    match name.needs_quotes() {
-        true => name.in_quotes(),
-        false => name.bytes.to_vec(),
+    if name.needs_quotes() {
+        name.in_quotes()
+    } else {
+        name.bytes.to_vec()
     }
 }
 

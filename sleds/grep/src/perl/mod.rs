@@ -36,9 +36,10 @@ impl Regex {
     /// Compiles `pattern`. The error is PCRE2's text.
     pub(super) fn new(pattern: &[u8], options: Options) -> Result<Regex, String> {
         let words = options.whole_words && !options.whole_lines;
-        let pattern = match words {
-            true => [b"(?<!\\w)(?:", pattern, b")(?!\\w)"].concat(),
-            false => pattern.to_vec(),
+        let pattern = if words {
+            [b"(?<!\\w)(?:", pattern, b")(?!\\w)"].concat()
+        } else {
+            pattern.to_vec()
         };
         Ok(Regex {
             code: Code::new(&pattern, options)?,

@@ -38,9 +38,10 @@ pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
     let end = path.iter().position(|byte| *byte == 0);
     let kind = u32_at(bytes, 0);
     let known = matches!(kind, BLOCK_DEVICE | FILE);
-    let path = match known {
-        true => &path[..end.unwrap_or(path.len())],
-        false => &[],
+    let path = if known {
+        &path[..end.unwrap_or(path.len())]
+    } else {
+        &[]
     };
     Medium {
         path: OsStr::from_bytes(path).into(),

@@ -93,13 +93,14 @@ impl Below {
         match &self.whom {
             Whom::Filesystem => ioctls::extents(file, from, to),
             Whom::Volume(volume) => {
-                let extents = match is_block_device(file) {
-                    true => vec![Extent {
+                let extents = if is_block_device(file) {
+                    vec![Extent {
                         offset: from,
                         end: to,
                         under: Under::Data(Some(from)),
-                    }],
-                    false => extents::extents(file, from, to),
+                    }]
+                } else {
+                    extents::extents(file, from, to)
                 };
                 refine::refine(&extents, partition, volume.ask())
             }

@@ -61,8 +61,9 @@ impl Socket {
 
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    match left.is_zero() {
-        true => Err(ErrorKind::TimedOut.into()),
-        false => Ok(left),
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
     }
 }

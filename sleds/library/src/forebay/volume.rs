@@ -128,9 +128,10 @@ impl Volume {
         let sulks = silent.is_some_and(|since| since.elapsed() < SULK);
         Asking {
             volume: self,
-            connection: match sulks {
-                true => None,
-                false => Socket::connect(&self.socket).ok(),
+            connection: if sulks {
+                None
+            } else {
+                Socket::connect(&self.socket).ok()
             },
             deadline: Instant::now() + PATIENCE_IN_ALL,
         }
@@ -187,9 +188,10 @@ fn sockets() -> Vec<PathBuf> {
         std::env::var_os(name).filter(|value| !value.is_empty())
     };
     let dir = set("FOREBAY_RUNTIME_DIR").map(PathBuf::from).or_else(|| {
-        match rustix::process::geteuid().is_root() {
-            true => Some("/run/forebay".into()),
-            false => Some(PathBuf::from(set("XDG_RUNTIME_DIR")?).join("forebay")),
+        if rustix::process::geteuid().is_root() {
+            Some("/run/forebay".into())
+        } else {
+            Some(PathBuf::from(set("XDG_RUNTIME_DIR")?).join("forebay"))
         }
     });
     let entries = dir.and_then(|dir| fs::read_dir(dir).ok());

@@ -66,10 +66,12 @@ impl Assembly {
         }
         if self.buf.len() - self.filled < self.chunk.min(PAGE) {
             let length = (self.buf.len() * 2).max(rest + self.chunk + LINE);
-            match self.buf.is_empty() {
+            if self.buf.is_empty() {
                 // Fresh memory from the system is already zero.
-                true => self.buf = vec![0; length],
-                false => self.buf.resize(length, 0),
+                // Fresh memory from the system is already zero.
+                self.buf = vec![0; length]
+            } else {
+                self.buf.resize(length, 0)
             }
             if rest == 0 {
                 self.move_to_front();

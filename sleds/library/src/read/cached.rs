@@ -67,9 +67,10 @@ impl CachedLane {
         // A short read: the file was truncated here.
         let at = if got < to - at { end } else { to };
         self.current = Some((at, end));
-        match self.assembly.cut(false) {
-            true => Ok(Step::Piece),
-            false => Ok(Step::More),
+        if self.assembly.cut(false) {
+            Ok(Step::Piece)
+        } else {
+            Ok(Step::More)
         }
     }
 }

@@ -96,9 +96,10 @@ impl DeviceLane {
             }
             Some((at, end)) if at < end => {
                 self.load(unread, end)?;
-                match self.assembly.cut(false) {
-                    true => Ok(Step::Piece),
-                    false => Ok(Step::More),
+                if self.assembly.cut(false) {
+                    Ok(Step::Piece)
+                } else {
+                    Ok(Step::More)
                 }
             }
             Some((_, end)) => {
@@ -145,10 +146,12 @@ impl DeviceLane {
             .pop_front()
             .expect("blocks until the end of the stretch");
         self.current = Some((asked.to, end));
-        let got = match asked.cached {
-            true if self.cut_off => 0,
-            true => unread.load(&mut self.assembly, asked.from, asked.to)?,
-            false => self.load_from_pool()?,
+        let got = if !asked.cached {
+            self.load_from_pool()?
+        } else if self.cut_off {
+            0
+        } else {
+            unread.load(&mut self.assembly, asked.from, asked.to)?
         };
         self.cut_off |= got < asked.to - asked.from;
         self.ask(unread)

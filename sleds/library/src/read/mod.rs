@@ -188,16 +188,13 @@ impl<'f> Reader<'f> {
             Plan::Best => from < to,
             Plan::Auto => choose::best_pays(file, (from, to), || *presence, may_stop),
         };
-        let state = match best {
-            true => {
-                let best = Best::new(file, from, to, options, may_stop)?;
-                State::Best(Box::new(best.until(limit)))
-            }
-            false => {
-                let options = options.for_bytes(to.saturating_sub(from));
-                let linear = Linear::stream(file, from, options).until(limit);
-                State::Linear(linear.timed(Clock::in_file_order(file, (from, to), || *presence)))
-            }
+        let state = if best {
+            let best = Best::new(file, from, to, options, may_stop)?;
+            State::Best(Box::new(best.until(limit)))
+        } else {
+            let options = options.for_bytes(to.saturating_sub(from));
+            let linear = Linear::stream(file, from, options).until(limit);
+            State::Linear(linear.timed(Clock::in_file_order(file, (from, to), || *presence)))
         };
         Ok(Reader { file, from, state })
     }

@@ -120,9 +120,10 @@ impl<'f> Unread<'f> {
             self.tail = assembly.at();
             assembly.restart(self.tail);
         }
-        match assembly.cut(true) {
-            true => Step::Piece,
-            false => Step::More,
+        if assembly.cut(true) {
+            Step::Piece
+        } else {
+            Step::More
         }
     }
 }

@@ -101,18 +101,22 @@ fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>
 /// Opens the file itself, or a scratch file in a directory.
 fn file_to_read(path: &Path) -> io::Result<File> {
     let meta = fs::metadata(path)?;
-    match meta.is_dir() {
-        true => scratch(path, SCRATCH_BYTES),
-        false => File::open(path),
+    if meta.is_dir() {
+        scratch(path, SCRATCH_BYTES)
+    } else {
+        File::open(path)
     }
 }
 
 /// Returns a file for measuring memory, on a measured filesystem or on the table's filesystem. `None` if the file
 /// cannot be made.
 pub(super) fn to_be_cached(paths: &[PathBuf], table: &Path) -> Option<File> {
-    let mut directories = paths.iter().map(|path| match path.is_dir() {
-        true => path,
-        false => directory_of(path),
+    let mut directories = paths.iter().map(|path| {
+        if path.is_dir() {
+            path
+        } else {
+            directory_of(path)
+        }
     });
     let directory = directories.next().unwrap_or(directory_of(table));
     scratch(directory, calibrate::MEMORY_BYTES).ok()

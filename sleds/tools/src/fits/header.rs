@@ -109,9 +109,10 @@ impl Header {
         let wrong = || format!("{keyword} is {text}, which is not a number");
         // Exponents may be written with a D, Fortran's letter for double precision.
         let number: f64 = text.replace(['D', 'd'], "E").parse().map_err(|_| wrong())?;
-        match number.is_finite() {
-            true => Ok(Some(number)),
-            false => Err(wrong()),
+        if number.is_finite() {
+            Ok(Some(number))
+        } else {
+            Err(wrong())
         }
     }
 
@@ -161,9 +162,10 @@ impl Header {
         self.cards.retain(|card| {
             let name = name(card);
             // The continuation of a removed text is removed as well.
-            continued = match name == "CONTINUE" {
-                true => continued,
-                false => unwanted(name),
+            continued = if name == "CONTINUE" {
+                continued
+            } else {
+                unwanted(name)
             };
             !continued
         });
@@ -189,9 +191,10 @@ fn begins_well(block: &[u8], first: bool) -> Result<(), String> {
         return Err("is compressed by gzip; unpack it first".into());
     }
     let begin: &[u8] = if first { b"SIMPLE  =" } else { b"XTENSION=" };
-    match block.starts_with(begin) {
-        true => Ok(()),
-        false => Err("is not a FITS file: it does not begin with SIMPLE".into()),
+    if block.starts_with(begin) {
+        Ok(())
+    } else {
+        Err("is not a FITS file: it does not begin with SIMPLE".into())
     }
 }
 
@@ -227,9 +230,10 @@ fn comment(card: &Card) -> &str {
 
 /// Makes a card in the fixed format: numbers and logicals end in column 30.
 fn written(keyword: &str, value: &str, comment: &str) -> Card {
-    let value = match value.starts_with('\'') {
-        true => format!("{value:<20}"),
-        false => format!("{value:>20}"),
+    let value = if value.starts_with('\'') {
+        format!("{value:<20}")
+    } else {
+        format!("{value:>20}")
     };
     let comment = match comment {
         "" => String::new(),

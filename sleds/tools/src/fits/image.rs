@@ -105,9 +105,10 @@ impl Image {
         if scale == 0.0 {
             return Err("has BSCALE 0".into());
         }
-        let blank = match stored.is_float() {
-            true => None,
-            false => header.integer("BLANK")?,
+        let blank = if stored.is_float() {
+            None
+        } else {
+            header.integer("BLANK")?
         };
         Ok(Image {
             stored,

@@ -105,9 +105,10 @@ fn command() -> Command {
 
 fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match number.is_finite() && number > 0.0 {
-        true => Ok(number),
-        false => Err("must be more than 0".into()),
+    if number.is_finite() && number > 0.0 {
+        Ok(number)
+    } else {
+        Err("must be more than 0".into())
     }
 }
 

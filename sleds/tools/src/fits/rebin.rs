@@ -317,9 +317,10 @@ impl<'a> Output<'a> {
         if !self.keeps_scale {
             return Ok(Raw::Float(sum.whole as f64 + more));
         }
-        let total = match offset.fract() == 0.0 && offset.abs() < 1e20 {
-            true => sum.whole + (sum.count - 1) as i128 * offset as i128,
-            false => sum.whole + more.round_ties_even() as i128,
+        let total = if offset.fract() == 0.0 && offset.abs() < 1e20 {
+            sum.whole + (sum.count - 1) as i128 * offset as i128
+        } else {
+            sum.whole + more.round_ties_even() as i128
         };
         match i64::try_from(total) {
             Ok(total) => Ok(Raw::Int(total)),

@@ -207,12 +207,11 @@ fn size(file: &File) -> (u64, Option<io::Error>) {
         Ok(metadata) if metadata.is_file() => known_size(file, &metadata),
         _ => (0, true),
     };
-    match rest {
-        false => (sure, None),
-        true => {
-            let (read, trouble) = drain(file);
-            (sure + read, trouble)
-        }
+    if rest {
+        let (read, trouble) = drain(file);
+        (sure + read, trouble)
+    } else {
+        (sure, None)
     }
 }
 
@@ -227,9 +226,10 @@ fn known_size(mut file: &File, metadata: &Metadata) -> (u64, bool) {
         return (size.saturating_sub(position), false);
     }
     let near_end = size - size % (metadata.blksize() + 1);
-    match position < near_end && file.seek(SeekFrom::Start(near_end)).is_ok() {
-        true => (near_end - position, true),
-        false => (0, true),
+    if position < near_end && file.seek(SeekFrom::Start(near_end)).is_ok() {
+        (near_end - position, true)
+    } else {
+        (0, true)
     }
 }
 

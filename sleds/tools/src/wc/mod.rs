@@ -163,11 +163,13 @@ fn column_width(job: &Job, names: &Names) -> usize {
     }
     let list = job.files0_from.as_deref();
     let examine = |name: &OsString| -> Option<Metadata> {
-        match name == "-" {
+        if name != "-" {
+            std::fs::metadata(name).ok()
+        } else if list == Some(OsStr::new("-")) {
             // Standard input was the list, and cannot be a file of the list.
-            true if list == Some(OsStr::new("-")) => None,
-            true => input::standard_input().and_then(|f| f.metadata()).ok(),
-            false => std::fs::metadata(name).ok(),
+            None
+        } else {
+            input::standard_input().and_then(|f| f.metadata()).ok()
         }
     };
     digits(names.iter().filter_map(examine))

@@ -37,9 +37,10 @@ pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
     let mut least = 1;
     let mut bytes: u64 = 0;
     for file in files {
-        match file.is_file() {
-            true => bytes = bytes.wrapping_add(file.len()),
-            false => least = UNKNOWN_WIDTH,
+        if file.is_file() {
+            bytes = bytes.wrapping_add(file.len())
+        } else {
+            least = UNKNOWN_WIDTH
         }
     }
     bytes.to_string().len().max(least)
@@ -71,9 +72,10 @@ impl Report {
         }
         if let Some(name) = name {
             line.push(b' ');
-            match name.as_bytes().contains(&b'\n') {
-                true => line.extend_from_slice(&quoted_if_needed(name)),
-                false => line.extend_from_slice(name.as_bytes()),
+            if name.as_bytes().contains(&b'\n') {
+                line.extend_from_slice(&quoted_if_needed(name))
+            } else {
+                line.extend_from_slice(name.as_bytes())
             }
         }
         line.push(b'\n');

@@ -70,9 +70,12 @@ impl Scanner {
 
     /// Joins the summaries of two adjacent ranges.
     pub(super) fn join(&mut self, left: Summary, right: Summary) -> Summary {
-        left.join(right, |middle| match is_unfinished(middle) {
-            true => Joint::Unfinished,
-            false => Joint::Counted(self.counts(middle)),
+        left.join(right, |middle| {
+            if is_unfinished(middle) {
+                Joint::Unfinished
+            } else {
+                Joint::Counted(self.counts(middle))
+            }
         })
     }
 
@@ -272,9 +275,10 @@ impl Tally {
 
     pub(super) fn done(mut self) -> Counts {
         self.settle();
-        let last = match self.in_word {
-            true => Kind::Word,
-            false => Kind::Space,
+        let last = if self.in_word {
+            Kind::Word
+        } else {
+            Kind::Space
         };
         Counts {
             lines: self.lines,

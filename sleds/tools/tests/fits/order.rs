@@ -21,9 +21,10 @@ struct Data {
 
 /// Returns the header of an image; `first` is true for the primary header.
 fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
-    let kind = match first {
-        true => ("SIMPLE", "T".to_owned()),
-        false => ("XTENSION", "'IMAGE   '".to_owned()),
+    let kind = if first {
+        ("SIMPLE", "T".to_owned())
+    } else {
+        ("XTENSION", "'IMAGE   '".to_owned())
     };
     let mut keys = vec![
         kind,
@@ -32,9 +33,10 @@ fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
         ("NAXIS1", WIDTH.to_string()),
         ("NAXIS2", height.to_string()),
     ];
-    match first {
-        true => keys.push(("EXTEND", "T".to_owned())),
-        false => keys.extend([("PCOUNT", "0".to_owned()), ("GCOUNT", "1".to_owned())]),
+    if first {
+        keys.push(("EXTEND", "T".to_owned()))
+    } else {
+        keys.extend([("PCOUNT", "0".to_owned()), ("GCOUNT", "1".to_owned())])
     }
     let cards = keys
         .iter()

@@ -231,9 +231,10 @@ fn branch(rng: &Rng, extended: bool, depth: u64) -> String {
                 if ASSERTS.iter().any(|assert| inner.contains(assert)) {
                     // The C library misses matches of several such groups in a row.
                     let once = rng.pick(&["", "", "*", "\\?", "\\{0\\}"]);
-                    match extended {
-                        true => text.push_str(&once.replace('\\', "")),
-                        false => text.push_str(once),
+                    if extended {
+                        text.push_str(&once.replace('\\', ""))
+                    } else {
+                        text.push_str(once)
                     }
                     continue;
                 }
@@ -267,12 +268,12 @@ pub(crate) fn pattern(rng: &Rng, language: Language) -> String {
         0 | 1 => rng.pick(NASTY).into(),
         2 => {
             let back = rng.pick(BACK);
-            match extended {
-                true => back
-                    .replace("\\(", "(")
+            if extended {
+                back.replace("\\(", "(")
                     .replace("\\)", ")")
-                    .replace("\\|", "|"),
-                false => back.into(),
+                    .replace("\\|", "|")
+            } else {
+                back.into()
             }
         }
         3 | 4 => rng.pick(ATOMS).into(),
@@ -357,9 +358,10 @@ pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -
 
 fn may_be_empty(pattern: &str, extended: bool) -> bool {
     let options = regex_posix::Options {
-        syntax: match extended {
-            true => regex_posix::Syntax::Extended,
-            false => regex_posix::Syntax::Basic,
+        syntax: if extended {
+            regex_posix::Syntax::Extended
+        } else {
+            regex_posix::Syntax::Basic
         },
         ..regex_posix::Options::default()
     };

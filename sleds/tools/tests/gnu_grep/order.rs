@@ -128,9 +128,10 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
             let mut case = Case::new("grep", dir.path())
                 .args(*search)
                 .env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
-            case = match rng.one_in(4) {
-                true => case.input(Input::FileAt(path.clone(), rng.below(5000))),
-                false => case.args(["f"]),
+            case = if rng.one_in(4) {
+                case.input(Input::FileAt(path.clone(), rng.below(5000)))
+            } else {
+                case.args(["f"])
             };
             let gnu = case.run_gnu();
             for plan in ["--plan=best", "--plan=auto", "--plan=linear"] {

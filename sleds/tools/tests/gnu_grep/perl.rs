@@ -108,9 +108,10 @@ const NASTY: &[&str] = &[
 
 /// Returns a Perl pattern.
 pub(crate) fn pattern(rng: &Rng) -> String {
-    match rng.one_in(4) {
-        true => rng.pick(NASTY).into(),
-        false => alternatives(rng, 2),
+    if rng.one_in(4) {
+        rng.pick(NASTY).into()
+    } else {
+        alternatives(rng, 2)
     }
 }
 

@@ -22,9 +22,10 @@ fn environment(case: Case, rng: &Rng) -> Case {
     let name = rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
     let value = rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
     let case = case.env(name, value);
-    match rng.one_in(8) {
-        true => case.env("POSIXLY_CORRECT", "1"),
-        false => case,
+    if rng.one_in(8) {
+        case.env("POSIXLY_CORRECT", "1")
+    } else {
+        case
     }
 }
 
@@ -115,9 +116,10 @@ fn one_file_and_standard_input_are_counted_as_gnu_does() {
         let bytes = std::fs::read(file).unwrap();
         let columns = columns(&rng);
         // For a file whose size is a multiple of a page, GNU's -c counts too little from the middle.
-        let from = match bytes.len() % 4096 == 0 {
-            true => 0,
-            false => rng.below(bytes.len() as u64 + 10),
+        let from = if bytes.len() % 4096 == 0 {
+            0
+        } else {
+            rng.below(bytes.len() as u64 + 10)
         };
         for input in [
             Input::Nothing,

@@ -126,9 +126,10 @@ pub(crate) fn chars(rng: &Rng, n: usize) -> Vec<u8> {
     let from = if rng.one_in(2) { CHARS } else { &some };
     let mut out = String::new();
     while out.len() < n {
-        let c = match rng.one_in(10) {
-            true => char::from_u32(rng.below(0x11_0000) as u32).unwrap_or('\u{fffd}'),
-            false => rng.pick(from),
+        let c = if rng.one_in(10) {
+            char::from_u32(rng.below(0x11_0000) as u32).unwrap_or('\u{fffd}')
+        } else {
+            rng.pick(from)
         };
         out.push(c);
     }

@@ -98,9 +98,10 @@ impl Leading {
             return None;
         }
         way.since_control += 1;
-        let every = match way.judged < PROVEN {
-            true => CONTROL,
-            false => CONTROL_PROVEN,
+        let every = if way.judged < PROVEN {
+            CONTROL
+        } else {
+            CONTROL_PROVEN
         };
         if way.since_control >= every {
             way.since_control = 0;
@@ -129,9 +130,10 @@ impl Leading {
         let over = turned - turns;
         if over > OUTLIER {
             way.late += 1;
-            return match way.late < LATE {
-                true => None,
-                false => self.stop(placing.soon),
+            return if way.late < LATE {
+                None
+            } else {
+                self.stop(placing.soon)
             };
         }
         way.late = 0;
@@ -139,16 +141,18 @@ impl Leading {
         if way.early == EARLY {
             return Some(Next::Rest);
         }
-        match over < 0.5 {
-            true => way.hit(turn),
-            false => way.miss(turn),
+        if over < 0.5 {
+            way.hit(turn)
+        } else {
+            way.miss(turn)
         }
         // A loss consists of whole rotations; the remainder is an error of the learnt values.
         let (whole, error) = (turns + over.round(), over - over.round());
         if error.abs() < 0.3 {
-            match whole > 0.5 {
-                true => self.turn *= 1.0 + error / whole / 32.0,
-                false => self.rate += (seen.passed / seen.between - rate) / 64.0,
+            if whole > 0.5 {
+                self.turn *= 1.0 + error / whole / 32.0
+            } else {
+                self.rate += (seen.passed / seen.between - rate) / 64.0
             }
         }
         way.gapped += (seen.took - way.gapped) / 16.0;

@@ -50,9 +50,10 @@ impl WriteBuffer {
             return false;
         }
         self.partial.insert(part.unit, part.blocks);
-        match part.blocks == self.whole {
-            true => self.order.push_front(part.unit),
-            false => self.order.push_back(part.unit),
+        if part.blocks == self.whole {
+            self.order.push_front(part.unit)
+        } else {
+            self.order.push_back(part.unit)
         }
         true
     }

@@ -100,9 +100,10 @@ impl Drive {
         let pages: Vec<u64> = beneath
             .filter_map(|part| self.map.page_of(part.unit))
             .collect();
-        match pages.is_empty() {
-            true => self.ready.push(Done { id, at: now }),
-            false => self.chips.read(now, 2 * id, pages),
+        if pages.is_empty() {
+            self.ready.push(Done { id, at: now })
+        } else {
+            self.chips.read(now, 2 * id, pages)
         }
     }
 

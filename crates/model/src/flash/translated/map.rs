@@ -157,9 +157,10 @@ impl Map {
         });
         let page = u64::from(open.unit) * self.shape.pages + open.taken;
         open.taken += 1;
-        match open.taken == self.shape.pages {
-            true => self.state[open.unit as usize] = ReclaimState::Full,
-            false => self.open[n] = Some(open),
+        if open.taken == self.shape.pages {
+            self.state[open.unit as usize] = ReclaimState::Full
+        } else {
+            self.open[n] = Some(open)
         }
         self.page_of[unit as usize] = page as u32;
         self.unit_of[page as usize] = unit as u32;

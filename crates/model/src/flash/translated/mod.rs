@@ -240,9 +240,10 @@ impl Device for TranslatedFlash {
         let units = self.units_within(&range);
         self.clockwork.change(|drive| drive.discard(units.clone()));
         let unit = u64::from(self.geometry.discard_granularity);
-        match units.is_empty() {
-            true => Box::pin(std::future::ready(Ok(()))),
-            false => self.data.discard(units.start * unit..units.end * unit),
+        if units.is_empty() {
+            Box::pin(std::future::ready(Ok(())))
+        } else {
+            self.data.discard(units.start * unit..units.end * unit)
         }
     }
 

@@ -50,9 +50,12 @@ impl References {
         let known = set
             .iter()
             .position(|entry| entry.count > 0 && entry.page == page);
-        let worth = |entry: &Entry| match is_over(entry, seconds, bar) {
-            true => (0, entry.since),
-            false => (entry.count, entry.since),
+        let worth = |entry: &Entry| {
+            if is_over(entry, seconds, bar) {
+                (0, entry.since)
+            } else {
+                (entry.count, entry.since)
+            }
         };
         let least = (0..WAYS).min_by_key(|&way| worth(&set[way])).unwrap_or(0);
         let entry = &mut set[known.unwrap_or(least)];

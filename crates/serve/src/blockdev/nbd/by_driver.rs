@@ -53,9 +53,10 @@ pub(super) fn name(index: u32) -> String {
 pub fn nbd_usable() -> Result<(), NbdError> {
     control()?;
     let release = rustix::system::uname();
-    match recent(&release.release().to_string_lossy()) {
-        true => Ok(()),
-        false => Err(NbdError::TooOld),
+    if recent(&release.release().to_string_lossy()) {
+        Ok(())
+    } else {
+        Err(NbdError::TooOld)
     }
 }
 
@@ -207,12 +208,13 @@ pub async fn clear_nbd_leftover(volume: &str) -> Result<(), NbdError> {
     };
     let cleared = isolated(move || {
         let holders = holders(&name(index));
-        match holders.0.is_empty() {
-            true => disconnect(index),
-            false => Err(NbdError::Waiting {
+        if holders.0.is_empty() {
+            disconnect(index)
+        } else {
+            Err(NbdError::Waiting {
                 device: node(index),
                 holders,
-            }),
+            })
         }
     });
     cleared

@@ -218,12 +218,13 @@ impl NbdDevice {
         let name = self.kept.name();
         let holders = isolated(move || lasting_holders(&name)).await;
         let holders = holders.map_err(NbdError::io("look at", &self.node))?;
-        match holders.0.is_empty() {
-            true => Ok(()),
-            false => Err(NbdError::Busy {
+        if holders.0.is_empty() {
+            Ok(())
+        } else {
+            Err(NbdError::Busy {
                 device: self.node.clone(),
                 holders,
-            }),
+            })
         }
     }
 

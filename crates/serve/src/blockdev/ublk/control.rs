@@ -27,9 +27,10 @@ impl Control {
     }
 
     fn run(&self, op: u32, device: u32, data: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let address = match buffer.is_empty() {
-            true => 0,
-            false => buffer.as_mut_ptr() as u64,
+        let address = if buffer.is_empty() {
+            0
+        } else {
+            buffer.as_mut_ptr() as u64
         };
         let command = ControlCommand {
             device,
@@ -72,9 +73,10 @@ impl Control {
         let mut bytes = wished.encode();
         self.run(control::ADD_DEV, wished.id, 0, &mut bytes)?;
         let info = DeviceInfo::decode(&bytes);
-        let described = match info.flags & wished.flags == wished.flags {
-            true => self.run(control::SET_PARAMS, info.id, 0, &mut params.encode()),
-            false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        let described = if info.flags & wished.flags == wished.flags {
+            self.run(control::SET_PARAMS, info.id, 0, &mut params.encode())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
         };
         match described {
             Ok(()) => Ok(info),

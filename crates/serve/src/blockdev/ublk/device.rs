@@ -63,9 +63,10 @@ pub fn ublk_usable() -> Result<(), UblkError> {
     let control = Control::open().map_err(UblkError::no_control)?;
     suitable(control.features())?;
     let mine = rustix::thread::capabilities(None);
-    match mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::SYS_ADMIN)) {
-        true => Ok(()),
-        false => Err(UblkError::Forbidden),
+    if mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::SYS_ADMIN)) {
+        Ok(())
+    } else {
+        Err(UblkError::Forbidden)
     }
 }
 
@@ -266,12 +267,13 @@ impl UblkDevice {
         let name = name(self.id);
         let holders = isolated(move || lasting_holders(&name)).await;
         let holders = holders.map_err(UblkError::io("look at", self.node.clone()))?;
-        match holders.0.is_empty() {
-            true => Ok(()),
-            false => Err(UblkError::Busy {
+        if holders.0.is_empty() {
+            Ok(())
+        } else {
+            Err(UblkError::Busy {
                 device: self.node.clone(),
                 holders,
-            }),
+            })
         }
     }
 
@@ -296,9 +298,10 @@ impl UblkDevice {
                 Some(updated) => updated.map(|()| true),
                 None => Ok(false),
             };
-            match controlled("give a new length to a device at", update).await? {
-                true => Ok(()),
-                false => Err(UblkError::FixedLength { device }),
+            if controlled("give a new length to a device at", update).await? {
+                Ok(())
+            } else {
+                Err(UblkError::FixedLength { device })
             }
         }
     }

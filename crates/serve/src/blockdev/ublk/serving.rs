@@ -196,9 +196,10 @@ impl<P: Port> Shared<P> {
             Op::Flush => self.change(Change::Flush).await,
             Op::Discard => self.change(Change::Discard { range, fua }).await,
             Op::WriteZeroes => {
-                let room = match request.keep_room {
-                    true => Room::Keep,
-                    false => Room::Release,
+                let room = if request.keep_room {
+                    Room::Keep
+                } else {
+                    Room::Release
                 };
                 self.change(Change::Zero { range, room, fua }).await
             }

@@ -85,13 +85,14 @@ impl Notes {
 
 impl Hooks for Notes {
     fn geometry(&self, below: Geometry) -> Geometry {
-        match self.unmaps {
-            true => below,
-            false => Geometry {
+        if self.unmaps {
+            below
+        } else {
+            Geometry {
                 discard_granularity: 0,
                 zeroes_by_unmapping: false,
                 ..below
-            },
+            }
         }
     }
 

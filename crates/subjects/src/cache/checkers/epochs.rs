@@ -16,11 +16,12 @@ fn epoch(log: &Image) -> Option<u64> {
 /// If no new epoch was begun.
 pub fn begun(before: &Image, after: &Image) -> Result<(), Violation> {
     let (before, after) = (epoch(before), epoch(after));
-    match after > before {
-        true => Ok(()),
-        false => Err(Violation::new(
+    if after > before {
+        Ok(())
+    } else {
+        Err(Violation::new(
             "epochs (I4)",
             format!("the log was in epoch {before:?}, was taken up, and is in epoch {after:?}"),
-        )),
+        ))
     }
 }

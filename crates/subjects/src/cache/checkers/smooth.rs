@@ -31,13 +31,11 @@ pub fn check(
 ) -> Result<(), Violation> {
     let turns = 1 + ahead.div_ceil(WINDOW_BYTES) as u32;
     let most = slowest * REQUESTS * turns + 4 * max_delay;
-    match took <= most {
-        true => Ok(()),
-        false => {
-            let text =
-                format!("a write waited for {took:?}, on disks that answer within {slowest:?}");
-            Err(Violation::new("smoothness", text))
-        }
+    if took <= most {
+        Ok(())
+    } else {
+        let text = format!("a write waited for {took:?}, on disks that answer within {slowest:?}");
+        Err(Violation::new("smoothness", text))
     }
 }
 
@@ -73,15 +71,14 @@ impl Waiting {
         let waits = waiting_writes > 0 && writes == self.writes;
         self.in_vain = if room && waits { self.in_vain + 1 } else { 0 };
         self.writes = writes;
-        match self.in_vain >= IN_VAIN {
-            true => {
-                let text = format!(
-                    "{waiting_writes} writes wait for room, {log_used_bytes} of {log_bytes} bytes of \
-                     the log are used"
-                );
-                Err(Violation::new("room (I7)", text))
-            }
-            false => Ok(()),
+        if self.in_vain >= IN_VAIN {
+            let text = format!(
+                "{waiting_writes} writes wait for room, {log_used_bytes} of {log_bytes} bytes of \
+                 the log are used"
+            );
+            Err(Violation::new("room (I7)", text))
+        } else {
+            Ok(())
         }
     }
 }

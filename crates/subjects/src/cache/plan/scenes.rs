@@ -23,9 +23,10 @@ const FINGERPRINTED: u64 = 128 << 10;
 /// paced before it is full, so that takes the longer the smaller they are.
 pub(super) fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
     let from = span(rng, 8);
-    let lasts = match rng.coin() {
-        true => span(rng, 13),
-        false => Duration::from_secs(10 + rng.below(40)),
+    let lasts = if rng.coin() {
+        span(rng, 13)
+    } else {
+        Duration::from_secs(10 + rng.below(40))
     };
     life.disks[Role::Data].faults.troubles.push(Trouble {
         from,
@@ -261,9 +262,10 @@ pub(super) fn hard_rescues(rng: &Rng, plan: &mut Plan) {
                 ..Script::default()
             };
         }
-        life.cut_at = match rng.coin() {
-            true => u64::MAX,
-            false => 60 + rng.below(300),
+        life.cut_at = if rng.coin() {
+            u64::MAX
+        } else {
+            60 + rng.below(300)
         };
     }
 }

@@ -317,9 +317,10 @@ fn take_time(rng: &Rng, life: &mut Life) {
         }
     }
     if !rng.one_in(3) {
-        life.cut_at = match rng.coin() {
-            true => u64::MAX,
-            false => life.cut_at.saturating_mul(4),
+        life.cut_at = if rng.coin() {
+            u64::MAX
+        } else {
+            life.cut_at.saturating_mul(4)
         };
     }
     if rng.coin() {

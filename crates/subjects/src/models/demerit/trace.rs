@@ -14,10 +14,7 @@ pub(crate) fn load(path: &Path) -> Result<Vec<Measured>> {
 
 /// What a request asks of a model.
 pub(crate) fn op(request: &Measured) -> Op {
-    match request.write {
-        true => Op::Write,
-        false => Op::Read,
-    }
+    if request.write { Op::Write } else { Op::Read }
 }
 
 /// Whether every request is on the disk.

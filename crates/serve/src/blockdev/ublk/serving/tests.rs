@@ -38,13 +38,14 @@ impl Hooks for Observed {
         if let Some((rt, span)) = delay {
             rt.sleep(span).await;
         }
-        match self.fails.get() {
-            true => Err(DeviceError::io(
+        if self.fails.get() {
+            Err(DeviceError::io(
                 asked.op(),
                 asked.range(),
                 std::io::Error::from_raw_os_error(libc::ENOSYS),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
